@@ -13,7 +13,7 @@
 #include "base/status_macros.h"
 #include "bench/loaded_model.h"
 #include "bench/repeated.h"
-#include "decode/decoder.h"
+#include "decode/batch_decoder.h"
 #include "decode/policy.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/draft_models.h"
@@ -147,15 +147,22 @@ class DraftBench {
     LS_ASSIGN(const Sampler sampler,
               Sampler::Create({.temperature = 0, .seed = 1}, model_.target->vocab_size(), 0, model_.kernels));
     const auto policy = MakeFixedPolicy(speculation);
-    Decoder decoder({.target = model_.target.get(),
-                     .cache = &cache,
-                     .drafter = &drafter,
-                     .policy = policy.get(),
-                     .sampler = &sampler,
-                     .prefill_chunk = options_.model.batch_size},
-                    &text);
-    LS_TRY(decoder.Prefill());
-    return decoder.Step(1, {}).status();
+    Sequence sequence{.tokens = &text,
+                      .cache = &cache,
+                      .drafter = &drafter,
+                      .policy = policy.get(),
+                      .sampler = &sampler,
+                      .stats = {},
+                      .draft_failure = {}};
+    sequence.Follow();
+    BatchDecoder rounds(model_.target.get());
+    for (const size_t n = text.size(); text.size() == n;) {
+      const int prompt = std::min(options_.model.batch_size, sequence.n_missing() - 1);
+      Turn turn{.sequence = &sequence, .max_rows = std::max(prompt, 1)};
+      LS_TRY(rounds.Run({&turn, 1}));
+      LS_TRY(turn.status);
+    }
+    return {};
   }
 
   Result<double> PlainStep(KvCache& cache) {

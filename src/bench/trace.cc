@@ -7,7 +7,6 @@
 
 #include "base/status_macros.h"
 #include "decode/batch_decoder.h"
-#include "decode/decoder.h"
 #include "decode/policy.h"
 #include "kv/full_cache.h"
 #include "sampling/sampler.h"
@@ -26,6 +25,56 @@ uint64_t HashRow(const float* row, int n) {
   return hash;
 }
 
+// A text as it is written.
+struct Writing {
+  std::unique_ptr<Sampler> sampler;
+  std::unique_ptr<Policy> policy;
+  std::unique_ptr<Drafter> drafter;
+  std::vector<int32_t> tokens;
+  Sequence sequence;
+  Trace trace;
+
+  // The cache (borrowed) may hold a part of the prompt, but for its last token.
+  Status Begin(const LoadedModel& model, const DrafterFactory& make_drafter, const TraceOptions& options,
+               const std::vector<int32_t>& prompt, KvCache* cache, AdaptiveMemory* memory,
+               DraftModels* draft_models) {
+    LS_ASSIGN(Sampler of, Sampler::Create(options.sampling, model.target->vocab_size(), 0, model.kernels));
+    sampler = std::make_unique<Sampler>(std::move(of));
+    SpeculationOptions speculation;
+    speculation.draft_n_max = options.draft_n_max;
+    policy = options.adaptive ? MakeAdaptivePolicy(speculation, "", memory) : MakeFixedPolicy(speculation);
+    LS_ASSIGN(drafter, make_drafter({.target = model.target.get(), .cache = cache, .models = draft_models}));
+    tokens = prompt;
+    sequence = {.tokens = &tokens,
+                .cache = cache,
+                .drafter = drafter.get(),
+                .policy = policy.get(),
+                .sampler = sampler.get(),
+                .dice = options.dice,
+                .stats = {},
+                .draft_failure = {}};
+    sequence.Follow();
+    return {};
+  }
+
+  Status Take(const Turn& turn, int vocab) {
+    LS_TRY(turn.status);
+    for (size_t i = 0; i < turn.tokens.size(); ++i) {
+      const size_t row = static_cast<size_t>(turn.path[i]) * static_cast<size_t>(vocab);
+      trace.tokens.push_back(turn.tokens[i]);
+      trace.logits_hash.push_back(HashRow(turn.logits + row, vocab));
+    }
+    return {};
+  }
+
+  Trace Finish() {
+    trace.drafted = sequence.stats.drafted;
+    trace.mean_acceptance_length = sequence.stats.mean_acceptance_length();
+    trace.uses = drafter->uses();
+    return std::move(trace);
+  }
+};
+
 }  // namespace
 
 Recorder::Recorder(LoadedModel& model, std::vector<int32_t> prompt, int n_predict, int prefill_chunk)
@@ -37,92 +86,45 @@ Recorder::Recorder(LoadedModel& model, std::vector<int32_t> prompt, int n_predic
 
 Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOptions& options,
                                DraftModels* draft_models) {
-  LS_ASSIGN(const Sampler sampler,
-            Sampler::Create(options.sampling, model_.target->vocab_size(), 0, model_.kernels));
-  SpeculationOptions speculation;
-  speculation.draft_n_max = options.draft_n_max;
-  AdaptiveMemory memory;  // nothing learned yet
-  const auto policy =
-      options.adaptive ? MakeAdaptivePolicy(speculation, "", &memory) : MakeFixedPolicy(speculation);
   const int known = options.reads_prompt ? 0 : static_cast<int>(prompt_.size()) - 1;
   cache_->Truncate(std::min(cache_->length(), known));
-  LS_ASSIGN(const auto drafter,
-            make_drafter({.target = model_.target.get(), .cache = cache_.get(), .models = draft_models}));
-  std::vector<int32_t> committed = prompt_;
-  Decoder decoder({.target = model_.target.get(),
-                   .cache = cache_.get(),
-                   .drafter = drafter.get(),
-                   .policy = policy.get(),
-                   .sampler = &sampler,
-                   .prefill_chunk = prefill_chunk_,
-                   .dice = options.dice},
-                  &committed);
-  LS_TRY(decoder.Prefill());
-  Trace trace;
-  while (static_cast<int>(trace.tokens.size()) < n_predict_) {
-    LS_ASSIGN(const StepResult step, decoder.Step(n_predict_ - static_cast<int>(trace.tokens.size()), {}));
-    for (size_t i = 0; i < step.tokens.size(); ++i) {
-      const auto row = static_cast<size_t>(step.path[i]);
-      trace.tokens.push_back(step.tokens[i]);
-      trace.logits_hash.push_back(HashRow(step.logits + row * static_cast<size_t>(step.vocab), step.vocab));
-    }
+  AdaptiveMemory memory;  // nothing learned yet
+  Writing text;
+  LS_TRY(text.Begin(model_, make_drafter, options, prompt_, cache_.get(), &memory, draft_models));
+  BatchDecoder rounds(model_.target.get());
+  while (const int left = n_predict_ - static_cast<int>(text.trace.tokens.size())) {
+    // The prompt's last token is in the first round that decodes.
+    const int prompt = std::min(prefill_chunk_, text.sequence.n_missing() - 1);
+    Turn turn{.sequence = &text.sequence, .max_rows = std::max(prompt, 1), .max_tokens = left};
+    LS_TRY(rounds.Run({&turn, 1}));
+    LS_TRY(text.Take(turn, rounds.vocab()));
   }
-  trace.drafted = decoder.stats().drafted;
-  trace.mean_acceptance_length = decoder.stats().mean_acceptance_length();
-  trace.uses = drafter->uses();
-  return trace;
+  return text.Finish();
 }
 
 Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<TogetherItem>& items,
                                           int n_predict, int prefill_chunk, DraftModels* draft_models) {
-  struct Running {
-    std::unique_ptr<FullCache> cache;
-    std::unique_ptr<Sampler> sampler;
-    std::unique_ptr<Policy> policy;
-    std::unique_ptr<Drafter> drafter;
-    std::vector<int32_t> tokens;
-    Sequence sequence;
-    Trace trace;
-  };
   const auto pool = std::make_shared<ChunkPool>(model.layout, model.spec.n_layer);
   AdaptiveMemory memory;
-  std::vector<Running> all(items.size());
+  std::vector<std::unique_ptr<FullCache>> caches(items.size());
+  std::vector<Writing> all(items.size());
   const auto start = [&](size_t i) -> Status {
     const TogetherItem& item = items[i];
-    Running& r = all[i];
     const auto n_prompt = static_cast<int>(item.prompt.size());
     if (item.shares_first && i > 0) {
-      r.cache = all[0].cache->Fork();
+      caches[i] = caches[0]->Fork();
       const auto common = std::ranges::mismatch(all[0].tokens, item.prompt).in2 - item.prompt.begin();
-      r.cache->Truncate(std::min({r.cache->length(), static_cast<int>(common), n_prompt - 1}));
+      caches[i]->Truncate(std::min({caches[i]->length(), static_cast<int>(common), n_prompt - 1}));
     } else {
-      r.cache = MakeFullCache(pool, n_prompt + n_predict + Recorder::kMostDrafted + 1);
+      caches[i] = MakeFullCache(pool, n_prompt + n_predict + Recorder::kMostDrafted + 1);
     }
-    LS_ASSIGN(Sampler sampler,
-              Sampler::Create(item.options.sampling, model.target->vocab_size(), 0, model.kernels));
-    r.sampler = std::make_unique<Sampler>(std::move(sampler));
-    SpeculationOptions speculation;
-    speculation.draft_n_max = item.options.draft_n_max;
-    r.policy =
-        item.options.adaptive ? MakeAdaptivePolicy(speculation, "", &memory) : MakeFixedPolicy(speculation);
-    LS_ASSIGN(r.drafter, item.make_drafter(
-                             {.target = model.target.get(), .cache = r.cache.get(), .models = draft_models}));
-    r.tokens = item.prompt;
-    r.sequence = {.tokens = &r.tokens,
-                  .cache = r.cache.get(),
-                  .drafter = r.drafter.get(),
-                  .policy = r.policy.get(),
-                  .sampler = r.sampler.get(),
-                  .dice = item.options.dice,
-                  .stats = {},
-                  .draft_failure = {}};
-    r.sequence.Follow();
-    return {};
+    return all[i].Begin(model, item.make_drafter, item.options, item.prompt, caches[i].get(), &memory,
+                        draft_models);
   };
   BatchDecoder rounds(model.target.get(), &memory.costs);
   for (int round = 0;; ++round) {
     std::vector<Turn> turns;
-    std::vector<Running*> whose;
+    std::vector<Writing*> whose;
     bool waiting = false;
     for (size_t i = 0; i < items.size(); ++i) {
       waiting |= round < items[i].first_round;
@@ -134,23 +136,10 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     }
     if (turns.empty() && !waiting) break;
     LS_TRY(rounds.Run(turns));
-    for (size_t t = 0; t < turns.size(); ++t) {
-      LS_TRY(turns[t].status);
-      Trace& trace = whose[t]->trace;
-      for (size_t i = 0; i < turns[t].tokens.size(); ++i) {
-        const size_t row = static_cast<size_t>(turns[t].path[i]) * static_cast<size_t>(rounds.vocab());
-        trace.tokens.push_back(turns[t].tokens[i]);
-        trace.logits_hash.push_back(HashRow(turns[t].logits + row, rounds.vocab()));
-      }
-    }
+    for (size_t t = 0; t < turns.size(); ++t) LS_TRY(whose[t]->Take(turns[t], rounds.vocab()));
   }
   std::vector<Trace> traces;
-  for (Running& r : all) {
-    r.trace.drafted = r.sequence.stats.drafted;
-    r.trace.mean_acceptance_length = r.sequence.stats.mean_acceptance_length();
-    r.trace.uses = r.drafter->uses();
-    traces.push_back(std::move(r.trace));
-  }
+  for (Writing& text : all) traces.push_back(text.Finish());
   return traces;
 }
 

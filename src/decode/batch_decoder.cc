@@ -106,12 +106,12 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   running_.clear();
   last_pass_ = {};
   Stopwatch round;
+  for (const Turn& turn : turns) turn.sequence->Check();
   const bool several = turns.size() > 1 && costs_ != nullptr;
   const bool only_decode =
       std::ranges::all_of(turns, [](const Turn& t) { return t.sequence->n_missing() == 1; });
   const bool may_guess = !several || trial_.MayGuess(only_decode);
   for (Turn& turn : turns) {
-    turn.sequence->Check();
     turn.tokens = turn.path = turn.sources = {};
     const int missing = turn.sequence->n_missing();
     LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);

@@ -184,9 +184,13 @@ TEST(Equality, TheDecoderCutsWhatThePolicyDidNot) {
     const auto drafter = Make({.type = "replay", .draft_n_max = 10, .replay = {.tokens = truth}});
     const Sampler sampler = MakeSampler(job.sampling, kVocab);
     std::vector<int32_t> committed = job.prompt;
-    Decoder decoder({&target, &cache, drafter.get(), &policy, &sampler, 512}, &committed);
+    testing::OneSequence decoder(&target, {.tokens = &committed,
+                                           .cache = &cache,
+                                           .drafter = drafter.get(),
+                                           .policy = &policy,
+                                           .sampler = &sampler});
     ASSERT_TRUE(decoder.Prefill().ok());
-    const auto step = decoder.Step(limit, {});
+    const auto step = decoder.Step(limit);
     ASSERT_TRUE(step.ok());
     EXPECT_THAT(step->tokens, ::testing::ElementsAreArray(truth.begin(), truth.begin() + limit));
     EXPECT_EQ(cache.length() + 1, static_cast<int>(committed.size()));

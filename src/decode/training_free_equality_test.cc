@@ -156,18 +156,18 @@ class TinyModel : public TrainingFree {
     const auto policy = MakeFixedPolicy(speculation);
     const Sampler sampler = MakeSampler(sampling, target_->vocab_size());
     std::vector<int32_t> committed = prompt_;
-    Decoder decoder({.target = target_.get(),
-                     .cache = cache.get(),
-                     .drafter = drafter->get(),
-                     .policy = policy.get(),
-                     .sampler = &sampler,
-                     .prefill_chunk = 100,
-                     .dice = speculation.dice},
-                    &committed);
+    testing::OneSequence decoder(target_.get(),
+                                 {.tokens = &committed,
+                                  .cache = cache.get(),
+                                  .drafter = drafter->get(),
+                                  .policy = policy.get(),
+                                  .sampler = &sampler,
+                                  .dice = speculation.dice},
+                                 100);
     EXPECT_TRUE(decoder.Prefill().ok());
     Generated generated;
     while (generated.tokens.size() < 60) {
-      const auto step = decoder.Step(60 - static_cast<int>(generated.tokens.size()), {});
+      const auto step = decoder.Step(60 - static_cast<int>(generated.tokens.size()));
       if (!step.ok()) {
         ADD_FAILURE() << step.status().message();
         break;

@@ -13,8 +13,8 @@
 
 #include "base/size.h"
 #include "decode/batch_decoder.h"
-#include "decode/decoder.h"
 #include "decode/policy.h"
+#include "decode/testing/one_sequence.h"
 #include "draft/draft_memory.h"
 #include "draft/testing/trees.h"
 #include "draft/top_tokens.h"
@@ -119,13 +119,13 @@ class Scene {
   // Computes what is missing, so many rows at a time. The drafter reads it, and follows what is there.
   void Compute(const std::vector<int32_t>& tokens, int chunk = 512) {
     committed_ = tokens;
-    Decoder decoder({.target = &d_.tiny.target(),
-                     .cache = cache_.get(),
-                     .drafter = drafter_.get(),
-                     .policy = policy_.get(),
-                     .sampler = &*sampler_,
-                     .prefill_chunk = chunk},
-                    &committed_);
+    testing::OneSequence decoder(&d_.tiny.target(),
+                                 {.tokens = &committed_,
+                                  .cache = cache_.get(),
+                                  .drafter = drafter_.get(),
+                                  .policy = policy_.get(),
+                                  .sampler = &*sampler_},
+                                 chunk);
     const Status status = decoder.Prefill();
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -598,15 +598,13 @@ TEST_P(BlockDrafter, RoundsLeaveStatesOfTheTargetAlone) {
   const auto drafter = *MakeDrafter(options, {.target = &draft.tiny.target(), .cache = cache.get()});
   const auto policy = MakeFixedPolicy(options);
   std::vector<int32_t> committed = RandomTokens(20, 4);
-  Decoder decoder({.target = &draft.tiny.target(),
-                   .cache = cache.get(),
-                   .drafter = drafter.get(),
-                   .policy = policy.get(),
-                   .sampler = &sampler,
-                   .prefill_chunk = 512},
-                  &committed);
+  testing::OneSequence decoder(&draft.tiny.target(), {.tokens = &committed,
+                                                      .cache = cache.get(),
+                                                      .drafter = drafter.get(),
+                                                      .policy = policy.get(),
+                                                      .sampler = &sampler});
   ASSERT_TRUE(decoder.Prefill().ok());
-  while (committed.size() < 80) ASSERT_TRUE(decoder.Step(80 - static_cast<int>(committed.size()), {}).ok());
+  while (committed.size() < 80) ASSERT_TRUE(decoder.Step(80 - static_cast<int>(committed.size())).ok());
   EXPECT_GT(decoder.stats().accepted, 5);
   EXPECT_GT(decoder.stats().drafted, decoder.stats().accepted);
   fresh.Compute(committed);

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "decode/batch_decoder.h"
-#include "decode/decoder.h"
 #include "decode/policy.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/eagle.h"

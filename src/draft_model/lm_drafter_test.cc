@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "decode/decoder.h"
 #include "decode/policy.h"
+#include "decode/testing/one_sequence.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/lm_model.h"
@@ -89,17 +89,17 @@ class LmDrafterTest : public ::testing::Test {
     std::vector<int32_t> committed;
     for (int32_t i = 0; i < 70; ++i) committed.push_back(i * 3 + 10);
     const size_t n_prompt = committed.size();
-    Decoder decoder({.target = &tiny_.target(),
-                     .cache = cache.get(),
-                     .drafter = drafter->get(),
-                     .policy = policy.get(),
-                     .sampler = &*sampler,
-                     .prefill_chunk = 64},
-                    &committed);
+    testing::OneSequence decoder(&tiny_.target(),
+                                 {.tokens = &committed,
+                                  .cache = cache.get(),
+                                  .drafter = drafter->get(),
+                                  .policy = policy.get(),
+                                  .sampler = &*sampler},
+                                 64);
     EXPECT_TRUE(decoder.Prefill().ok());
     while (committed.size() < n_prompt + static_cast<size_t>(n_predict)) {
       const auto step =
-          decoder.Step(static_cast<int>(n_prompt) + n_predict - static_cast<int>(committed.size()), {});
+          decoder.Step(static_cast<int>(n_prompt) + n_predict - static_cast<int>(committed.size()));
       EXPECT_TRUE(step.ok()) << step.status().message();
       if (!step.ok()) break;
     }
@@ -341,15 +341,15 @@ class ExtendedScene {
     cache_.Truncate(0);
     EXPECT_TRUE(drafter_.Follow(committed_).ok());
     const auto policy = MakeFixedPolicy(options);
-    Decoder decoder({.target = &tiny_.target(),
-                     .cache = &cache_,
-                     .drafter = &drafter_,
-                     .policy = policy.get(),
-                     .sampler = &sampler_,
-                     .prefill_chunk = prefill_chunk},
-                    &committed_);
+    testing::OneSequence decoder(&tiny_.target(),
+                                 {.tokens = &committed_,
+                                  .cache = &cache_,
+                                  .drafter = &drafter_,
+                                  .policy = policy.get(),
+                                  .sampler = &sampler_},
+                                 prefill_chunk);
     EXPECT_TRUE(decoder.Prefill().ok());
-    for (int i = 0; i < n_rounds; ++i) EXPECT_TRUE(decoder.Step(20, {}).ok());
+    for (int i = 0; i < n_rounds; ++i) EXPECT_TRUE(decoder.Step(20).ok());
   }
   // Tokens and scores of nodes of each depth.
   std::vector<std::vector<std::pair<int32_t, float>>> Propose() {

@@ -10,8 +10,8 @@
 #include <functional>
 #include <numeric>
 
-#include "decode/decoder.h"
 #include "decode/policy.h"
+#include "decode/testing/one_sequence.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"
@@ -71,17 +71,17 @@ class LongspecDrafterTest : public ::testing::Test {
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     const auto policy = MakeFixedPolicy(options);
     committed_ = Prompt(n_prompt);
-    Decoder decoder({.target = &tiny_.target(),
-                     .cache = cache_.get(),
-                     .drafter = drafter->get(),
-                     .policy = policy.get(),
-                     .sampler = &*sampler,
-                     .prefill_chunk = 64},
-                    &committed_);
+    testing::OneSequence decoder(&tiny_.target(),
+                                 {.tokens = &committed_,
+                                  .cache = cache_.get(),
+                                  .drafter = drafter->get(),
+                                  .policy = policy.get(),
+                                  .sampler = &*sampler},
+                                 64);
     EXPECT_TRUE(decoder.Prefill().ok());
     LongspecText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {
-      const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()), {});
+      const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()));
       EXPECT_TRUE(step.ok()) << step.status().message();
       if (!step.ok()) break;
       for (size_t i = 0; i < step->tokens.size(); ++i) {

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <functional>
 
-#include "decode/decoder.h"
 #include "decode/policy.h"
+#include "decode/testing/one_sequence.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"
@@ -141,18 +141,16 @@ class LongspecRoundsTest : public ::testing::Test {
     ChangedTrees drafter(std::move(*real), change, n_more);
     const auto policy = MakeFixedPolicy(options);
     std::vector<int32_t> committed = RandomTokens(n_prompt, 4);
-    Decoder decoder({.target = &target,
-                     .cache = cache.get(),
-                     .drafter = &drafter,
-                     .policy = policy.get(),
-                     .sampler = &*sampler,
-                     .prefill_chunk = 512},
-                    &committed);
+    testing::OneSequence decoder(&target, {.tokens = &committed,
+                                           .cache = cache.get(),
+                                           .drafter = &drafter,
+                                           .policy = policy.get(),
+                                           .sampler = &*sampler});
     EXPECT_TRUE(decoder.Prefill().ok());
     RoundsText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {
       if (at_round) at_round(*cache);
-      const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()), {});
+      const auto step = decoder.Step(n_predict - static_cast<int>(text.tokens.size()));
       EXPECT_TRUE(step.ok()) << step.status().message();
       if (!step.ok()) break;
       text.rounds.push_back(step->tokens.size());

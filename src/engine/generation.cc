@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/generation.h"
 
-#include <algorithm>
 #include <new>
 #include <string>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/status_macros.h"
-#include "decode/batch_decoder.h"
 #include "engine/answer.h"
+#include "engine/scheduler.h"
 
 namespace longspec {
 namespace {
-
-Status OutOfMemory(const SessionState& session) {
-  return ResourceExhausted("out of memory while generating, with " + std::to_string(session.cache->length()) +
-                           " positions in the cache: load with a smaller context size (-c)");
-}
 
 // Until it is dismissed, leaving the scope cuts the session's tokens to those its cache holds.
 class SessionGuard {
@@ -42,10 +35,13 @@ class SessionGuard {
 };
 
 // An answer that is alone in its rounds.
-class RunningGeneration final : public Generation {
+class LoneGeneration final : public Generation {
  public:
-  RunningGeneration(const GenerationParts& parts, SessionState& session)
-      : parts_(parts), session_(session), guard_(session), rounds_(parts.target) {}
+  LoneGeneration(const GenerationParts& parts, SessionState& session)
+      : parts_(parts),
+        session_(session),
+        guard_(session),
+        rounds_(MakeSchedulerOfOne(parts, session.cache->capacity())) {}
 
   Status Begin(const std::vector<int32_t>& prompt, const GenerationRequest& request) {
     auto answer = Answer::Start(parts_, session_, prompt, request);
@@ -54,77 +50,53 @@ class RunningGeneration final : public Generation {
       return answer.status();
     }
     answer_ = std::move(*answer);
-    while (!answer_->ended() && answer_->n_missing() > 1) {
-      LS_TRY(Round(std::min(parts_.prefill_chunk, answer_->n_missing() - 1)));
-      if (!answer_->ReportPrefill()) break;
-    }
-    // What the prompt's evaluation cost others need not pay again.
-    Remember();
-    EndedOrNot();
+    rounds_->Join(session_, *answer_, [this](const Status& status) { failure_ = status; });
+    while (!answer_->ended() && answer_->n_missing() > 1) LS_TRY(Round());
     return {};
   }
 
   Result<bool> Step() override {
-    try {
-      if (answer_->ended()) return false;
-      Turn turn = answer_->NextTurn(parts_.prefill_chunk);
-      if (turn.max_rows == 0) {  // nothing may be generated
-        answer_->End(FinishReason::kLength);
-      } else {
-        LS_TRY(Run(turn));
-      }
-      EndedOrNot();
-      return !answer_->ended();
-    } catch (const std::bad_alloc&) {
-      return OutOfMemory(session_);
-    }
+    if (answer_->ended()) return false;
+    LS_TRY(Round());
+    return !answer_->ended();
   }
 
   const std::vector<int32_t>& tokens() const override { return answer_->tokens(); }
 
   GenerationResult Finish() override {
     GenerationResult result = answer_->Finish();
-    EndedOrNot();
+    rounds_->Leave(*answer_);
+    guard_.Dismiss();
     return result;
   }
 
  private:
-  Status Round(int max_rows) {
-    Turn turn = answer_->NextTurn(max_rows);
-    return Run(turn);
-  }
-  Status Run(Turn& turn) {
-    turn.max_nodes = std::max(0, parts_.max_rows - std::min(turn.max_rows, answer_->n_missing()));
-    const double start = NowMs();
-    LS_TRY(rounds_.Run({&turn, 1}));
-    return answer_->Take(turn, NowMs() - start);
-  }
-  void Remember() {
-    if (parts_.prompts == nullptr) return;
-    parts_.prompts->Remember(session_.tokens, *session_.cache, static_cast<size_t>(session_.cache->length()));
-    parts_.prompts->Trim();
-  }
-  void EndedOrNot() {
-    if (!answer_->ended() || std::exchange(remembered_, true)) return;
-    guard_.Dismiss();
-    Remember();
+  Status Round() {
+    LS_TRY(rounds_->RunRound().status());
+    if (answer_->ended()) guard_.Dismiss();
+    return failure_;
   }
 
   const GenerationParts parts_;
   SessionState& session_;
   SessionGuard guard_;
-  BatchDecoder rounds_;
+  const std::unique_ptr<HostScheduler> rounds_;
   std::unique_ptr<Answer> answer_;
-  bool remembered_ = false;
+  Status failure_;
 };
 
 }  // namespace
+
+Status OutOfMemory(const SessionState& session) {
+  return ResourceExhausted("out of memory while generating, with " + std::to_string(session.cache->length()) +
+                           " positions in the cache: load with a smaller context size (-c)");
+}
 
 Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
                                                     const std::vector<int32_t>& prompt,
                                                     const GenerationRequest& request) {
   try {
-    auto generation = std::make_unique<RunningGeneration>(parts, session);
+    auto generation = std::make_unique<LoneGeneration>(parts, session);
     LS_TRY(generation->Begin(prompt, request));
     return std::unique_ptr<Generation>(std::move(generation));
   } catch (const std::bad_alloc&) {

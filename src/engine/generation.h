@@ -75,6 +75,9 @@ struct SessionState {
 Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
                                                     const std::vector<int32_t>& prompt,
                                                     const GenerationRequest& request);
+// What an answer fails with that memory is too short for.
+Status OutOfMemory(const SessionState& session);
+
 // To the end.
 Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
                                        const std::vector<int32_t>& prompt, const GenerationRequest& request);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
@@ -31,7 +32,6 @@ class Planner {
       const SequenceState& s = At(i);
       LS_CHECK(s.missing >= 1 && s.missing <= s.context && s.shared_with < static_cast<int>(i));
       active_[i] = s.running;
-      urgency_[i] = s.waited_ms - options.patience * AloneMs(s);
     }
     LS_CHECK(std::count(active_.begin(), active_.end(), true) <= options.parallel);
     held_before_ = Held();
@@ -50,6 +50,12 @@ class Planner {
   const SequenceState& At(size_t i) const { return state_.sequences[i]; }
   static int Computed(const SequenceState& s) { return s.context - s.missing; }
   bool Decodes(size_t i) const { return active_[i] && At(i).missing == 1; }
+
+  // Milliseconds waited beyond patience.
+  double Urgency(size_t i) {
+    if (!urgency_[i]) urgency_[i] = At(i).waited_ms - options_.patience * AloneMs(At(i));
+    return *urgency_[i];
+  }
 
   // What computing the missing tokens would take were the sequence alone.
   double AloneMs(const SequenceState& s) const {
@@ -129,13 +135,13 @@ class Planner {
 
   // Places of sequences for which `in` holds, most urgent first.
   template <typename In>
-  std::vector<size_t> ByUrgency(In in) const {
+  std::vector<size_t> ByUrgency(In in) {
     std::vector<size_t> order;
     for (size_t i = 0; i < active_.size(); ++i) {
       if (in(i)) order.push_back(i);
     }
     std::stable_sort(order.begin(), order.end(),
-                     [this](size_t a, size_t b) { return urgency_[a] > urgency_[b]; });
+                     [this](size_t a, size_t b) { return Urgency(a) > Urgency(b); });
     return order;
   }
 
@@ -156,7 +162,7 @@ class Planner {
         continue;
       }
       active_[i] = false;
-      if (urgency_[i] >= 0) return;  // smaller ones have passed it for long enough
+      if (Urgency(i) >= 0) return;  // smaller ones have passed it for long enough
     }
   }
 
@@ -197,14 +203,14 @@ class Planner {
       GiveRowIfItFits(i);
       somebody_decodes = true;
     }
-    const double roots_ms = cost_.Ms(Pass());
-    double limit_ms = options_.idle_ms > 0 ? options_.idle_ms : std::numeric_limits<double>::infinity();
-    if (somebody_decodes) {
-      limit_ms = roots_ms + std::max(options_.prefill_ms, options_.prefill_share * roots_ms);
-    }
     const std::vector<size_t> prompts =
         ByUrgency([this](size_t i) { return active_[i] && At(i).missing > 1; });
     if (prompts.empty()) return;
+    double limit_ms = options_.idle_ms > 0 ? options_.idle_ms : std::numeric_limits<double>::infinity();
+    if (somebody_decodes) {
+      const double roots_ms = cost_.Ms(Pass());
+      limit_ms = roots_ms + std::max(options_.prefill_ms, options_.prefill_share * roots_ms);
+    }
     const auto oldest = static_cast<size_t>(Oldest());
     GiveRowIfItFits(oldest);
     GiveRowIfItFits(prompts.front());
@@ -237,8 +243,8 @@ class Planner {
 
   void Describe() {
     plan_.pass = Pass();
-    plan_.ms = cost_.Ms(plan_.pass);
-    plan_.most_nodes = options_.batch_rows - std::accumulate(rows_.begin(), rows_.end(), 0);
+    plan_.most_nodes =
+        std::max(options_.batch_rows, options_.most_rows) - std::accumulate(rows_.begin(), rows_.end(), 0);
     int spare = SpareChunks();
     for (size_t i = 0; i < active_.size(); ++i) {
       if (rows_[i] == 0) continue;
@@ -266,7 +272,7 @@ class Planner {
   const ScheduleOptions& options_;
   std::vector<bool> active_;  // runs, or starts this round
   std::vector<int> rows_;
-  std::vector<double> urgency_;  // ms waited beyond patience
+  std::vector<std::optional<double>> urgency_;  // of those that were compared
   std::vector<std::vector<int>> common_;
   int held_before_ = 0, available_ = 0;
   RoundPlan plan_;

@@ -16,6 +16,7 @@ namespace longspec {
 struct ScheduleOptions {
   int parallel = 64;     // sequences that may run at once
   int batch_rows = 512;  // of a pass; REQUIRES: at least `parallel`
+  int most_rows = 0;     // of a pass with nodes of speculation; fewer than batch_rows: as many as those
   // What the prompts' rows may add to a pass in which somebody decodes, in ms, or as a share of what the pass
   // takes without them if that is more: else prompts would hardly move where one row takes longer.
   double prefill_ms = 100;
@@ -69,7 +70,6 @@ struct RoundPlan {
   std::vector<PassPart> pass;  // the shape of it, without nodes
   int new_chunks = 0;          // of all parts, those of nodes included
   int most_nodes = 0;          // in all
-  double ms = 0;               // expected of the pass, without nodes
 };
 
 RoundPlan PlanRound(const RoundState& state, const PassCost& cost, const ScheduleOptions& options);

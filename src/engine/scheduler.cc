@@ -25,26 +25,40 @@ constexpr int kMostRowsWithLogits = 256;  // as the memory plan counts them
 constexpr int kWorthWaiting = 32;
 constexpr size_t kMostLookedAt = 256;  // of those that wait
 constexpr double kWarmUpMs = 150;      // a pass of nothing but warm-ups: who arrives waits no longer
+constexpr int kNoLimit = 1 << 20;      // chunks that are free where nobody counts them
 
-// One answer that was asked for and has not ended.
+// One answer that was asked for and has not ended, or a guest.
 struct Entry {
+  Entry() = default;
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
   int64_t id = 0;
   int index = 0;
-  std::shared_ptr<const Submission> of;
+  std::shared_ptr<const Submission> of;  // null: it is a guest
   std::vector<int32_t> prompt;
   std::shared_ptr<const Grammar> grammar;  // held, so that its start finds it compiled
   double arrived_ms = 0;
+  std::function<void(const Status&)> on_failure;  // of a guest
 
-  SessionState session;
-  std::unique_ptr<Answer> answer;  // null: it has not started
+  // A guest's are its host's.
+  SessionState own_session;
+  std::unique_ptr<Answer> own_answer;
+  SessionState* session = &own_session;
+  Answer* answer = nullptr;  // null: it has not started
   bool running = false;
+  bool prompt_apart = false;  // a round that computes of its prompt does not decode
+  bool prompt_known = false;  // all of it, to the prompt cache
 
+  bool is_guest() const { return of == nullptr; }
+  int n_predict() const { return is_guest() ? -1 : of->request.n_predict; }
   // Asked for no token: its prompt is evaluated ahead, for requests to come.
-  bool is_warm_up() const { return of->request.n_predict == 0; }
-  std::span<const int32_t> tokens() const { return answer == nullptr ? prompt : session.tokens; }
+  bool is_warm_up() const { return n_predict() == 0; }
+  std::span<const int32_t> tokens() const { return answer == nullptr ? prompt : session->tokens; }
   std::span<const int32_t> all_but_last() const { return tokens().first(tokens().size() - 1); }
   int n_missing() const {
-    return static_cast<int>(tokens().size()) - (session.cache == nullptr ? 0 : session.cache->length());
+    if (is_guest()) return answer->n_missing();
+    return static_cast<int>(tokens().size()) - (session->cache == nullptr ? 0 : session->cache->length());
   }
 };
 
@@ -55,14 +69,20 @@ int HeldChunks(const FullCache& cache) {
   return copies ? n - 1 : n;
 }
 
-class SchedulerImpl final : public Scheduler {
+class SchedulerImpl final : public HostScheduler {
  public:
-  SchedulerImpl(SchedulerParts parts, const SchedulerOptions& options, size_t most_chunks)
+  // `most_chunks`: 0: as many as there is memory for. `costs`: null: nothing is known of them, and no pass is
+  // to take less time for it.
+  SchedulerImpl(SchedulerParts parts, const SchedulerOptions& options, size_t most_chunks, CostModel* costs)
       : parts_(std::move(parts)),
         most_chunks_(most_chunks),
-        learned_(parts_.generation.learned()),
-        rounds_(parts_.generation.target, &learned_.memory->costs) {
+        costs_(costs),
+        rounds_(parts_.generation.target, costs) {
     schedule_.batch_rows = std::min(parts_.generation.prefill_chunk, parts_.generation.max_rows);
+    if (costs == nullptr) {
+      schedule_.idle_ms = 0;
+      schedule_.most_rows = parts_.generation.max_rows;
+    }
     schedule_.parallel = options.parallel > 0 ? options.parallel : kMostParallel;
     schedule_.parallel = std::min({schedule_.parallel, schedule_.batch_rows, kMostRowsWithLogits});
     schedule_.prefill_ms = options.prefill_ms;
@@ -112,14 +132,31 @@ class SchedulerImpl final : public Scheduler {
   Result<bool> RunRound() override {
     TakeIn();
     if (entries_.empty()) return false;
-    const PromptCache::Limit limit(kept_, most_chunks_);
+    const PromptCache::Limit limit(has_limit() ? kept_ : nullptr, most_chunks_);
     try {
       Round();
     } catch (const std::bad_alloc&) {
-      EndAll(
-          ResourceExhausted("out of memory in a round of " + std::to_string(entries_.size()) + " sequences"));
+      EndAll(entries_.size() == 1 && entries_.front().running
+                 ? OutOfMemory(*entries_.front().session)
+                 : ResourceExhausted("out of memory in a round of " + std::to_string(entries_.size()) +
+                                     " sequences"));
     }
     return true;
+  }
+
+  void Join(SessionState& session, Answer& answer, std::function<void(const Status&)> on_failure) override {
+    Entry& entry = entries_.emplace_back();
+    entry.arrived_ms = NowMs();
+    entry.on_failure = std::move(on_failure);
+    entry.session = &session;
+    entry.answer = &answer;
+    entry.running = entry.prompt_apart = true;
+    if (entry.n_missing() == 1) RememberPrompt(entry);
+  }
+
+  void Leave(const Answer& answer) override {
+    const auto at = std::ranges::find(entries_, &answer, &Entry::answer);
+    if (at != entries_.end()) End(at);
   }
 
   SchedulerStats stats() const override {
@@ -127,7 +164,7 @@ class SchedulerImpl final : public Scheduler {
     stats.running =
         static_cast<int>(std::ranges::count_if(entries_, [](const Entry& e) { return e.running; }));
     stats.waiting = static_cast<int>(entries_.size()) - stats.running;
-    stats.chunks_held = parts_.pool->held();
+    stats.chunks_held = n_held();
     stats.chunks_most = most_chunks_;
     stats.chunks_reclaimable = n_reclaimable();
     return stats;
@@ -153,7 +190,8 @@ class SchedulerImpl final : public Scheduler {
   }
 
   // Its answer, or why there is none, goes to whoever asked.
-  void End(Entries::iterator at, Status status = {}) {
+  void End(Entries::iterator at, const Status& status = {}) {
+    if (at->is_guest()) return Release(at, status);
     const auto on_end = at->of->on_end;
     const int index = at->index;
     Result<GenerationResult> result = status;
@@ -163,6 +201,14 @@ class SchedulerImpl final : public Scheduler {
     }
     entries_.erase(at);
     if (on_end) on_end(index, std::move(result));
+  }
+
+  // A guest's host finishes its answer.
+  void Release(Entries::iterator at, const Status& status) {
+    const auto on_failure = std::move(at->on_failure);
+    if (status.ok()) Remember(*at, true);
+    entries_.erase(at);
+    if (!status.ok()) on_failure(status);
   }
 
   void EndAll(const Status& status) {
@@ -175,10 +221,17 @@ class SchedulerImpl final : public Scheduler {
   // Makes what the sequence has evaluated known to others: whole chunks, or all of it.
   void Remember(const Entry& entry, bool all) {
     PromptCache* prompts = parts_.generation.prompts;
-    if (prompts == nullptr || entry.session.cache == nullptr) return;
-    const int length = std::min(entry.session.cache->length(), static_cast<int>(entry.session.tokens.size()));
+    if (prompts == nullptr || entry.session->cache == nullptr) return;
+    const SessionState& session = *entry.session;
+    const int length = std::min(session.cache->length(), static_cast<int>(session.tokens.size()));
     const auto n = static_cast<size_t>(all ? length : length / kKvChunk * kKvChunk);
-    prompts->Remember(entry.session.tokens, *entry.session.cache, n);
+    prompts->Remember(session.tokens, *session.cache, n);
+    if (!has_limit()) prompts->Trim();
+  }
+  void RememberPrompt(Entry& entry) {
+    const bool all = !entry.prompt_known && entry.n_missing() == 1;
+    Remember(entry, all);
+    entry.prompt_known |= all;
   }
 
   // Where this one finds what others have computed; null: it takes nothing of it.
@@ -206,26 +259,29 @@ class SchedulerImpl final : public Scheduler {
 
   RoundState State(std::vector<Entries::iterator>& listed) {
     RoundState state;
-    const size_t held = parts_.pool->held();
-    state.free_chunks = static_cast<int>(most_chunks_ > held ? most_chunks_ - held : 0);
-    state.reclaimable_chunks = static_cast<int>(n_reclaimable());
+    state.free_chunks = kNoLimit;
+    if (has_limit()) {
+      const size_t held = n_held();
+      state.free_chunks = static_cast<int>(most_chunks_ > held ? most_chunks_ - held : 0);
+      state.reclaimable_chunks = static_cast<int>(n_reclaimable());
+    }
     const double now = NowMs();
     size_t n_waiting = 0;
     std::vector<std::vector<const KvChunk*>> chunks;  // of those that are listed
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       if (!at->running && (Yields(*at) || ++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
       const auto n_tokens = static_cast<int>(at->tokens().size());
-      SequenceState s{.id = at->id,
-                      .running = at->running,
-                      .context = n_tokens,
-                      .missing = at->n_missing(),
-                      .most_chunks = MostChunks(static_cast<int>(at->prompt.size()),
-                                                at->of->request.n_predict, parts_.ctx_size),
-                      .waited_ms = now - at->arrived_ms};
+      SequenceState s{
+          .id = at->id,
+          .running = at->running,
+          .context = n_tokens,
+          .missing = at->n_missing(),
+          .most_chunks = MostChunks(static_cast<int>(at->prompt.size()), at->n_predict(), parts_.ctx_size),
+          .waited_ms = now - at->arrived_ms};
       std::vector<const KvChunk*>& own = chunks.emplace_back();
       if (at->running) {
-        for (const KvChunkRef& chunk : at->session.cache->chunks()) own.push_back(chunk.get());
-        s.chunks = HeldChunks(*at->session.cache);
+        for (const KvChunkRef& chunk : at->session->cache->chunks()) own.push_back(chunk.get());
+        s.chunks = HeldChunks(*at->session->cache);
         FindShared(chunks, s);
       } else if (const PromptCache* prompts = KnownTo(*at); prompts != nullptr) {
         const int known = prompts->LengthKnown(at->all_but_last(), &own);
@@ -270,7 +326,7 @@ class SchedulerImpl final : public Scheduler {
     TakeBackEnds();
     std::vector<Entries::iterator> listed;
     const RoundState state = State(listed);
-    const RoundPlan plan = PlanRound(state, PassCost(learned_.memory->costs), Schedule());
+    const RoundPlan plan = PlanRound(state, PassCost(costs_ != nullptr ? *costs_ : unknown_), Schedule());
     if (plan.parts.empty()) {
       if (waits_for_sessions_ && waits_for_sessions_()) return;
       // The oldest could run, were it not for chunks that belong to nobody here: those of sessions.
@@ -278,9 +334,9 @@ class SchedulerImpl final : public Scheduler {
       auto oldest = std::ranges::find_if(entries_, [](const Entry& e) { return e.running; });
       if (oldest == entries_.end())
         oldest = std::ranges::find_if(entries_, [this](const Entry& e) { return !Yields(e); });
-      End(oldest, ResourceExhausted("no room for a sequence: " + std::to_string(parts_.pool->held()) +
-                                    " of " + std::to_string(most_chunks_) + " chunks of " +
-                                    std::to_string(kKvChunk) + " positions are held, some by sessions"));
+      End(oldest, ResourceExhausted("no room for a sequence: " + std::to_string(n_held()) + " of " +
+                                    std::to_string(most_chunks_) + " chunks of " + std::to_string(kKvChunk) +
+                                    " positions are held, some by sessions"));
       return;
     }
     for (const int i : plan.preempt) Preempt(*listed[static_cast<size_t>(i)]);
@@ -305,9 +361,12 @@ class SchedulerImpl final : public Scheduler {
       const auto i = static_cast<size_t>(part.sequence);
       Entry& entry = *listed[i];
       if (!entry.running) continue;
-      int rows = std::min(part.rows, entry.n_missing());
+      const int missing = entry.n_missing();
+      int rows = std::min(part.rows, missing);
+      if (missing == 1) entry.prompt_apart = false;
+      if (entry.prompt_apart) rows = std::min(rows, missing - 1);
       // One that has just taken over a beginning may want its last position again (Drafter::overlap).
-      if (part.completes && entry.n_missing() == rows + 1 && spare > 0) {
+      if (part.completes && missing == rows + 1 && spare > 0 && !entry.prompt_apart) {
         ++rows;
         --spare;
       }
@@ -351,7 +410,7 @@ class SchedulerImpl final : public Scheduler {
     LS_CHECK(entry.running);
     // What it evaluated may stay known for as long as nobody needs the room.
     Remember(entry, true);
-    entry.session.cache->Truncate(0);
+    entry.session->cache->Truncate(0);
     entry.running = false;
     ++stats_.preemptions;
   }
@@ -369,12 +428,13 @@ class SchedulerImpl final : public Scheduler {
   Status Admit(Entry& entry) {
     starting_ = &entry;
     if (entry.answer == nullptr) {
-      entry.session.cache = MakeFullCache(parts_.pool, parts_.ctx_size);
+      entry.session->cache = MakeFullCache(parts_.pool, parts_.ctx_size);
       GenerationRequest request = entry.of->request;
       if (entry.of->for_answer) entry.of->for_answer(entry.index, request);
-      LS_ASSIGN(entry.answer, Answer::Start(parts_.generation, entry.session, entry.prompt, request,
-                                            static_cast<uint64_t>(entry.index % entry.of->n)));
-      stats_.prompt_tokens_known += entry.session.cache->length();
+      LS_ASSIGN(entry.own_answer, Answer::Start(parts_.generation, *entry.session, entry.prompt, request,
+                                                static_cast<uint64_t>(entry.index % entry.of->n)));
+      entry.answer = entry.own_answer.get();
+      stats_.prompt_tokens_known += entry.session->cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
     } else if (PromptCache* prompts = parts_.generation.prompts) {
       std::span<const int32_t> known = entry.all_but_last();
@@ -383,12 +443,14 @@ class SchedulerImpl final : public Scheduler {
       if (entry.of->request.partial_verification.enabled) known = known.first(known.size() - 1);
       PrefixIndex::Match match = prompts->Find(known);
       FitMatch(match);
-      if (match.length > 0) entry.session.cache->Adopt(match.chunks, match.length);
+      if (match.length > 0) entry.session->cache->Adopt(match.chunks, match.length);
     }
     entry.running = true;
     return {};
   }
 
+  bool has_limit() const { return most_chunks_ > 0; }
+  size_t n_held() const { return has_limit() ? parts_.pool->held() : 0; }
   size_t n_reclaimable() const { return kept_ == nullptr ? 0 : kept_->n_reclaimable(); }
 
   // What the one that starts takes over.
@@ -399,16 +461,16 @@ class SchedulerImpl final : public Scheduler {
 
   // What sequences would have to copy before they write it, as the prompt cache knows it too.
   void TakeBackEnds() {
-    if (parts_.generation.prompts == nullptr) return;
+    if (parts_.generation.prompts == nullptr || !has_limit()) return;
     const auto copies = [](const Entry& entry) {
-      const FullCache* cache = entry.session.cache.get();
+      const FullCache* cache = entry.session->cache.get();
       return entry.running && HeldChunks(*cache) < static_cast<int>(cache->chunks().size());
     };
     const auto needed = static_cast<size_t>(std::ranges::count_if(entries_, copies));
     for (const Entry& entry : entries_) {
       if (!copies(entry)) continue;
-      const auto held = static_cast<size_t>(entry.session.cache->length());
-      kept_->TakeBackEnd(*entry.session.cache, needed, IsWanted(entry, entry.tokens().first(held)));
+      const auto held = static_cast<size_t>(entry.session->cache->length());
+      kept_->TakeBackEnd(*entry.session->cache, needed, IsWanted(entry, entry.tokens().first(held)));
     }
   }
 
@@ -428,11 +490,10 @@ class SchedulerImpl final : public Scheduler {
   }
 
   Status Take(Entry& entry, const Turn& turn, double round_ms) {
-    const bool was_prompt = turn.tokens.empty() || entry.answer->tokens().empty();
     LS_TRY(entry.answer->Take(turn, round_ms));
     stats_.tokens += static_cast<int64_t>(turn.tokens.size());
-    if (was_prompt && !entry.answer->ended()) {
-      Remember(entry, entry.n_missing() == 1);
+    if ((turn.tokens.empty() || !entry.prompt_known) && !entry.answer->ended()) {
+      RememberPrompt(entry);
       entry.answer->ReportPrefill();
     }
     return {};
@@ -442,7 +503,8 @@ class SchedulerImpl final : public Scheduler {
   PromptCache* kept_ = nullptr;  // also where beginnings are not shared: what it holds may have to go
   const size_t most_chunks_;
   ScheduleOptions schedule_;
-  LearnedCosts learned_;
+  CostModel* const costs_;
+  const CostModel unknown_;
   BatchDecoder rounds_;
   std::function<void(const RoundReport&)> on_round_;
   std::function<bool()> waits_for_sessions_;
@@ -473,7 +535,14 @@ Result<std::unique_ptr<Scheduler>> MakeScheduler(SchedulerParts parts, const Sch
     return InvalidArgument("a key-value cache of " + std::to_string(bytes) + " bytes holds no chunk of " +
                            std::to_string(parts.pool->chunk_bytes()) + " bytes");
   }
-  return std::unique_ptr<Scheduler>(std::make_unique<SchedulerImpl>(std::move(parts), options, chunks));
+  CostModel* const costs = &parts.generation.learned().memory->costs;
+  return std::unique_ptr<Scheduler>(
+      std::make_unique<SchedulerImpl>(std::move(parts), options, chunks, costs));
+}
+
+std::unique_ptr<HostScheduler> MakeSchedulerOfOne(const GenerationParts& parts, int ctx_size) {
+  return std::make_unique<SchedulerImpl>(SchedulerParts{.generation = parts, .ctx_size = ctx_size},
+                                         SchedulerOptions{.parallel = 1}, 0, nullptr);
 }
 
 }  // namespace longspec

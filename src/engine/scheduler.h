@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 
+#include "engine/answer.h"
 #include "engine/generation.h"
 #include "kv/chunk_pool.h"
 #include "longspec/scheduler.h"
@@ -25,5 +26,19 @@ struct SchedulerParts {
 // `planned_bytes`: for keys and values, where the options do not say.
 Result<std::unique_ptr<Scheduler>> MakeScheduler(SchedulerParts parts, const SchedulerOptions& options,
                                                  uint64_t planned_bytes);
+
+// Runs rounds of answers that others hold, too: of guests, for whom memory has room as long as there is any.
+class HostScheduler : public Scheduler {
+ public:
+  // The answer takes part in rounds until it has ended, failed or left; it has started, and all but the last
+  // token of its prompt is evaluated before a round decodes. All borrowed. `on_failure` is called from inside
+  // RunRound: the answer has not ended then, and is a guest no longer.
+  virtual void Join(SessionState& session, Answer& answer, std::function<void(const Status&)> on_failure) = 0;
+  // What it has evaluated stays known. Of one that is no guest nothing happens.
+  virtual void Leave(const Answer& answer) = 0;
+};
+
+// With one guest: passes of as many rows as the target has, whatever they take.
+std::unique_ptr<HostScheduler> MakeSchedulerOfOne(const GenerationParts& parts, int ctx_size);
 
 }  // namespace longspec

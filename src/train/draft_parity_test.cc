@@ -10,8 +10,8 @@
 #include <memory>
 #include <optional>
 
-#include "decode/decoder.h"
 #include "decode/policy.h"
+#include "decode/testing/one_sequence.h"
 #include "draft/testing/table_model.h"
 #include "draft_model/registry.h"
 #include "sampling/sampler.h"
@@ -89,12 +89,11 @@ TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOption
   const auto policy = MakeFixedPolicy(options);
   auto sampler = Sampler::Create({.seed = 1}, rig.tiny.spec.n_vocab);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
-  Decoder decoder({.target = &rig.tiny.target(),
-                   .cache = cache.get(),
-                   .drafter = drafter->get(),
-                   .policy = policy.get(),
-                   .sampler = &*sampler},
-                  &tokens);
+  testing::OneSequence decoder(&rig.tiny.target(), {.tokens = &tokens,
+                                                    .cache = cache.get(),
+                                                    .drafter = drafter->get(),
+                                                    .policy = policy.get(),
+                                                    .sampler = &*sampler});
   Status status = decoder.Prefill();
   EXPECT_TRUE(status.ok()) << status.message();
   TokenTree tree(tokens.back());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole generations for tests: plain decoding as a few lines that share nothing with the Decoder, and the
-// real loop.
+// Whole generations for tests: plain decoding as a few lines that share nothing with the rounds, and
+// rounds.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "decode/decoder.h"
+#include "decode/testing/one_sequence.h"
 #include "decode/testing/toy_target.h"
 
 namespace longspec::testing {
@@ -61,7 +61,7 @@ inline std::vector<int32_t> DecodePlainly(const ToyLanguage& language, const Job
   return {sequence.begin() + static_cast<std::ptrdiff_t>(job.prompt.size()), sequence.end()};
 }
 
-// Everything a Decoder needs, and the sequence it extends.
+// Everything a sequence needs, and its rounds.
 class Rig {
  public:
   Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, const SpeculationOptions& speculation)
@@ -74,14 +74,14 @@ class Rig {
         policy(std::move(the_policy)),
         sampler(MakeSampler(job.sampling, language.vocab())),
         committed(job.prompt),
-        decoder({.target = &target,
+        decoder(&target,
+                {.tokens = &committed,
                  .cache = &cache,
                  .drafter = drafter,
                  .policy = policy.get(),
                  .sampler = &sampler,
-                 .prefill_chunk = job.prefill_chunk,
                  .dice = dice},
-                &committed) {}
+                job.prefill_chunk) {}
 
   int n_generated() const { return static_cast<int>(committed.size() - job_.prompt.size()); }
   std::vector<int32_t> generated() const {
@@ -91,7 +91,7 @@ class Rig {
     return n_generated() >= job_.n_predict || (n_generated() > 0 && committed.back() == job_.end_token);
   }
 
-  Result<StepResult> Step() {
+  Result<OneSequence::Round> Step() {
     return decoder.Step(job_.n_predict - n_generated(), [this](int32_t t) { return t == job_.end_token; });
   }
 
@@ -127,7 +127,7 @@ class Rig {
   std::unique_ptr<Policy> policy;
   Sampler sampler;
   std::vector<int32_t> committed;
-  Decoder decoder;
+  OneSequence decoder;
 };
 
 }  // namespace longspec::testing

@@ -238,7 +238,7 @@ class ScheduleSimulator {
     }
     ASSERT_LE(rows, options_.batch_rows);
     result_.rows += rows;
-    now_ += plan.ms;
+    now_ += PassCost(costs_).Ms(plan.pass);
     for (const RoundPlan::Part& part : plan.parts) {
       if (part.completes) Answer(At(part.sequence));
     }

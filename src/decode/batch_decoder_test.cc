@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prefill, limits, errors in the middle of a round, and statistics.
-#include "decode/decoder.h"
+// Prompts, limits, errors in the middle of a round, and statistics.
+#include "decode/batch_decoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <new>
 
-#include "decode/batch_decoder.h"
 #include "decode/row_reader.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
@@ -43,32 +42,6 @@ std::vector<int32_t> Truth(const Job& job) {
   return truth;
 }
 
-TEST(Prefill, ReportsProgressAndResumesAfterCancellation) {
-  Job job = {.prompt = {1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3}, .prefill_chunk = 4, .sampling = Temperature(0.0F)};
-  Fixture f(job);
-  std::vector<std::pair<int, int>> progress;
-  const Status cancelled = f.rig.decoder.Prefill([&](int done, int total) {
-    progress.emplace_back(done, total);
-    return progress.size() < 2;
-  });
-  EXPECT_EQ(cancelled.code(), StatusCode::kCancelled);
-  EXPECT_THAT(cancelled.message(), HasSubstr("8 of 10"));
-  EXPECT_THAT(progress, ElementsAre(std::pair(4, 10), std::pair(8, 10)));
-  EXPECT_EQ(f.rig.cache.length(), 8);
-  progress.clear();
-  EXPECT_TRUE(f.rig.decoder
-                  .Prefill([&](int done, int total) {
-                    progress.emplace_back(done, total);
-                    return true;
-                  })
-                  .ok());
-  EXPECT_THAT(progress, ElementsAre(std::pair(2, 2)));
-  f.rig.ExpectInvariant();
-  EXPECT_EQ(f.rig.decoder.stats().prompt_tokens, 10);
-  f.rig.Run();
-  EXPECT_EQ(f.rig.generated(), DecodePlainly(Language(), job));
-}
-
 TEST(Prefill, ACachedPromptKeepsItsLastTokenForTheRoot) {
   const Job job = {.prompt = {1, 2, 3, 4}, .n_predict = 5, .sampling = Temperature(0.0F)};
   Fixture f(job);
@@ -87,21 +60,8 @@ TEST(Prefill, ACachedPromptKeepsItsLastTokenForTheRoot) {
 
 TEST(Prefill, OneTokenPromptNeedsNoForwardPass) {
   Fixture f({.prompt = {3}, .n_predict = 3, .sampling = Temperature(0.0F)});
-  bool called = false;
-  EXPECT_TRUE(f.rig.decoder.Prefill([&](int, int) { return called = true; }).ok());
-  EXPECT_FALSE(called);
+  EXPECT_TRUE(f.rig.decoder.Prefill().ok());
   EXPECT_TRUE(f.rig.target.prefill_rows.empty());
-}
-
-TEST(Prefill, RefusesEmptyAndTooLongPrompts) {
-  Fixture empty({.prompt = {}, .sampling = Temperature(0.0F)});
-  EXPECT_EQ(empty.rig.decoder.Prefill().code(), StatusCode::kInvalidArgument);
-  Fixture longer({.prompt = {1, 2, 3, 4}, .capacity = 3, .sampling = Temperature(0.0F)});
-  const Status status = longer.rig.decoder.Prefill();
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("4 tokens"));
-  EXPECT_THAT(status.message(), HasSubstr("holds 3"));
-  EXPECT_EQ(longer.rig.cache.length(), 0);
 }
 
 TEST(Prefill, AnErrorKeepsTheChunksBeforeIt) {
@@ -298,12 +258,18 @@ TEST(Stats, CountsByDepth) {
   EXPECT_EQ(DecodeStats().mean_acceptance_length(), 0.0);
 }
 
-TEST(DecoderDeathTest, MisuseIsABug) {
+TEST(BatchDecoderDeathTest, MisuseIsABug) {
   Fixture f({.sampling = Temperature(0.0F)});
-  EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(1, {})), "n_missing");  // no Prefill
-  EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(0, {})), "max_tokens");
-  std::vector<int32_t> committed;
-  EXPECT_DEATH(Decoder({}, &committed), "nullptr");
+  EXPECT_DEATH(static_cast<void>(f.rig.decoder.Step(0)), "max_tokens");
+  ToyTarget target(&Language());
+  BatchDecoder rounds(&target);
+  Sequence nothing;
+  Turn turn{.sequence = &nothing};
+  EXPECT_DEATH(static_cast<void>(rounds.Run({&turn, 1})), "nullptr");
+  Member member;
+  member.tokens.clear();
+  turn.sequence = &member.sequence;
+  EXPECT_DEATH(static_cast<void>(rounds.Run({&turn, 1})), "missing");
 }
 
 TEST(FixedPolicy, CutsTheBudgetToRoomAndTokens) {

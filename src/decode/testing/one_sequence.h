@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One sequence, alone in its rounds: its prompt, and then a round at a time. For tests of what takes part in
+// rounds; answers are driven by the scheduler (engine/scheduler.h).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "decode/batch_decoder.h"
+
+namespace longspec::testing {
+
+class OneSequence {
+ public:
+  // What a round committed. Views are valid until the next one.
+  struct Round {
+    std::span<const int32_t> tokens;
+    const float* logits = nullptr;  // (rows, vocab): row path[i] is what tokens[i] was drawn from
+    std::span<const int32_t> path;
+    int vocab = 0;
+
+    std::span<const float> Row(size_t i) const {
+      return {logits + static_cast<std::ptrdiff_t>(path[i]) * vocab, static_cast<size_t>(vocab)};
+    }
+  };
+
+  // All borrowed.
+  OneSequence(Target* target, Sequence sequence, int prefill_chunk = 512)
+      : sequence_(std::move(sequence)), prefill_chunk_(prefill_chunk), rounds_(target) {}
+
+  // All tokens but the last, which is computed again if the cache has seen it.
+  Status Prefill() {
+    KvCache& cache = *sequence_.cache;
+    const auto n_tokens = static_cast<int>(sequence_.tokens->size());
+    if (cache.length() > n_tokens - 1) cache.Truncate(n_tokens - 1);
+    sequence_.Follow();
+    while (sequence_.n_missing() > 1) {
+      LS_TRY(Run({.sequence = &sequence_, .max_rows = std::min(prefill_chunk_, sequence_.n_missing() - 1)})
+                 .status());
+    }
+    return {};
+  }
+
+  Result<Round> Step(int max_tokens, const std::function<bool(int32_t)>& is_end = {}) {
+    return Run({.sequence = &sequence_, .max_tokens = max_tokens, .is_end = &is_end});
+  }
+
+  const DecodeStats& stats() const { return sequence_.stats; }
+  const std::string& draft_failure() const { return sequence_.draft_failure; }
+
+ private:
+  Result<Round> Run(Turn turn) {
+    LS_TRY(rounds_.Run({&turn, 1}));
+    LS_TRY(turn.status);
+    return Round{.tokens = turn.tokens, .logits = turn.logits, .path = turn.path, .vocab = rounds_.vocab()};
+  }
+
+  Sequence sequence_;
+  const int prefill_chunk_;
+  BatchDecoder rounds_;
+};
+
+}  // namespace longspec::testing
