@@ -199,13 +199,6 @@ void EarleyParser::Complete(const ParserState& state, bool debug_print, bool mar
     return;
   }
 ]=])
-longspec_edit(grammar_compiler.cc [=[
-      cur_stack_element.element_id = i;
-]=] [=[
-      cur_stack_element.element_id = i;
-      cur_stack_element.repeat_count =
-          compiled_grammar_impl->grammar->StringWithLengths(rule_id) != nullptr ? -1 : 0;
-]=])
 # Near a bound, what a mask allows is tried; tokens that are short enough are not.
 longspec_edit(grammar_matcher.cc [=[
     if (state.char_budget_deadline >= 0) {
@@ -349,6 +342,69 @@ longspec_edit(fsm_builder.cc [=[
         }
       }
 ]=])
+
+# --- Masks of tokens. ---
+
+# One is made when an answer first comes to its state: of those of thirty tools' schemas an answer needs few.
+longspec_edit(compiled_grammar_impl.h "#include <cstdint>\n" "#include <cstdint>\n#include <functional>\n#include <mutex>\n")
+longspec_edit(compiled_grammar_impl.h [=[
+  /*! \brief Mapping from the parser state to the adaptive token mask. */
+  std::unordered_map<ParserState, AdaptiveTokenMask, StateHashForCache, StateEqualForCache>
+      adaptive_token_mask_cache;
+]=] [=[
+  /*! \brief Mapping from the parser state to the adaptive token mask, of states that were asked for. */
+  mutable std::unordered_map<ParserState, AdaptiveTokenMask, StateHashForCache, StateEqualForCache>
+      adaptive_token_mask_cache;
+  mutable std::mutex mask_mutex;
+  std::function<AdaptiveTokenMask(const ParserState&)> make_mask;
+
+  /*! \brief The mask of a state. It stays where it is. */
+  const AdaptiveTokenMask& MaskOf(const ParserState& state) const {
+    const std::lock_guard<std::mutex> lock(mask_mutex);
+    const auto known = adaptive_token_mask_cache.find(state);
+    if (known != adaptive_token_mask_cache.end()) return known->second;
+    return adaptive_token_mask_cache.emplace(state, make_mask(state)).first->second;
+  }
+]=])
+longspec_edit(compiled_grammar.cc [=[
+std::size_t MemorySize(const CompiledGrammar::Impl& impl) {
+]=] [=[
+std::size_t MemorySize(const CompiledGrammar::Impl& impl) {
+  const std::lock_guard<std::mutex> lock(impl.mask_mutex);
+]=])
+longspec_edit(grammar_compiler.cc [=[
+  std::unordered_map<int32_t, DynamicBitset> tag_dispatch_rule_id_to_second_slicing_bitset;
+]=] [=[
+  const auto bitsets = std::make_shared<std::unordered_map<int32_t, DynamicBitset>>();
+  auto& tag_dispatch_rule_id_to_second_slicing_bitset = *bitsets;
+]=])
+longspec_edit(grammar_compiler.cc [=[
+  std::optional<ThreadPool> thread_pool;
+  std::optional<std::mutex> adaptive_token_mask_cache_mutex;
+]=] [=[
+  compiled_grammar_impl->make_mask = [bitsets, impl = compiled_grammar_impl.get()](const ParserState& state) {
+    const Grammar& grammar = impl->grammar;
+    ParserState begin(state.rule_id, state.sequence_id, state.element_id, ParserState::kNoPrevInputPos, 0);
+    begin.repeat_count = grammar->StringWithLengths(state.rule_id) != nullptr ? -1 : 0;
+    std::optional<RuleLevelCache> no_cache;
+    return GrammarMatcherForTokenMaskCache(grammar, begin, *bitsets, impl->tokenizer_info, no_cache)
+        .GetAdaptiveTokenMask(state.rule_id == grammar->GetRootRuleId());
+  };
+  return CompiledGrammar(compiled_grammar_impl);
+  std::optional<ThreadPool> thread_pool;
+  std::optional<std::mutex> adaptive_token_mask_cache_mutex;
+]=])
+longspec_edit(grammar_matcher.cc [=[
+  const auto& adaptive_token_mask_cache = compiled_grammar_->adaptive_token_mask_cache;
+]=] "")
+longspec_edit(grammar_matcher.cc "decltype(adaptive_token_mask_cache.cbegin())" "const AdaptiveTokenMask*")
+longspec_edit(grammar_matcher.cc [=[
+    auto adaptive_token_mask_it = adaptive_token_mask_cache.find(state);
+    XGRAMMAR_CHECK(adaptive_token_mask_it != adaptive_token_mask_cache.end()) << state;
+]=] [=[
+    const AdaptiveTokenMask* adaptive_token_mask_it = &compiled_grammar_->MaskOf(state);
+]=])
+longspec_edit(grammar_matcher.cc "adaptive_token_mask_it->second" "*adaptive_token_mask_it")
 
 # --- What nobody here asks for, and takes the compiler long. ---
 

@@ -430,6 +430,36 @@ TEST_F(GrammarTest, WhatCannotBeCompiledIsRefused) {
          "300011 bytes are more than the 262144");
 }
 
+// Thirty tools have thousands of masks, and an answer calls one of them.
+TEST_F(GrammarTest, MasksAreMadeWhenAnAnswerComesToThem) {
+  std::string schema = R"({"anyOf": [)";
+  for (int i = 0; i < 30; ++i) {
+    const std::string n = std::to_string(i);
+    if (i > 0) schema += ", ";
+    schema += R"({"type": "object", "properties": {"name": {"const": "tool)" + n +
+              R"("}, "path": {"type": "string"}, "line": {"type": "integer"}, "all": {"type": "boolean"}},)" +
+              R"("required": ["name", "path", "line", "all"], "additionalProperties": false})";
+  }
+  const auto grammar = Compiler().Compile({Kind::kJsonSchema, schema + "]}"});
+  ASSERT_TRUE(grammar.ok()) << grammar.status().message();
+  const size_t before = (*grammar)->bytes();
+  // Answers of one grammar may run on several threads.
+  const auto answer = [&](const char* tool) {
+    const auto constraint = *(*grammar)->NewConstraint();
+    EXPECT_TRUE(IsAnswer(
+        *constraint, R"({"name": ")" + std::string(tool) + R"(", "path": "a.cc", "line": 12, "all": true})"));
+  };
+  std::thread other(answer, "tool7");
+  answer("tool8");
+  other.join();
+  const size_t after = (*grammar)->bytes();
+  EXPECT_GT(after, before);
+  answer("tool7");
+  EXPECT_EQ((*grammar)->bytes(), after);  // they are known now
+  answer("tool29");
+  EXPECT_GT((*grammar)->bytes(), after);
+}
+
 TEST_F(GrammarTest, HostileOnesEndWithinTheirTime) {
   GrammarLimits limits;
   limits.compile_ms = 300;

@@ -51,10 +51,7 @@ class XgrammarGrammar final : public Grammar {
  public:
   XgrammarGrammar(xgrammar::CompiledGrammar compiled, std::shared_ptr<const GrammarVocabulary> vocabulary,
                   double look_ahead_ms)
-      : compiled_(std::move(compiled)),
-        vocabulary_(std::move(vocabulary)),
-        look_ahead_ms_(look_ahead_ms),
-        bytes_(compiled_.MemorySizeBytes()) {}
+      : compiled_(std::move(compiled)), vocabulary_(std::move(vocabulary)), look_ahead_ms_(look_ahead_ms) {}
 
   Result<std::unique_ptr<Constraint>> NewConstraint() const override {
     try {
@@ -65,13 +62,13 @@ class XgrammarGrammar final : public Grammar {
       return InvalidArgument("the grammar failed: " + XgrammarMessage(error));
     }
   }
-  size_t bytes() const override { return bytes_; }
+  // Masks of tokens come as answers need them.
+  size_t bytes() const override { return compiled_.MemorySizeBytes(); }
 
  private:
   xgrammar::CompiledGrammar compiled_;
   std::shared_ptr<const GrammarVocabulary> vocabulary_;
   double look_ahead_ms_;
-  size_t bytes_;
 };
 
 struct TooDeep {};
@@ -299,7 +296,9 @@ class XgrammarCompiler final : public GrammarCompiler {
         return Unsupported(name + ": a rule cannot be kept: " +
                            XgrammarMessage(std::runtime_error(guard.warnings().front())));
       }
-      LS_TRY(CheckBeginning(*grammar, name));
+      const Status begins = CheckBeginning(*grammar, name);
+      guard.CheckTime();  // of the first mask too
+      LS_TRY(begins);
       return std::shared_ptr<const Grammar>(std::move(grammar));
     } catch (const XgrammarTimeout&) {
       return ResourceExhausted(name + ": compiling it takes more than " +

@@ -4,6 +4,7 @@
 // XGRAMMAR_LOG_CUSTOMIZE, and from its loops.
 #include "grammar/xgrammar_guard.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace longspec {
@@ -24,6 +25,7 @@ double ThreadMs() {
 }  // namespace
 
 XgrammarGuard::XgrammarGuard(double most_ms) : outer_(guard), deadline_ms_(ThreadMs() + most_ms) {
+  if (outer_ != nullptr) deadline_ms_ = std::min(deadline_ms_, outer_->deadline_ms_);
   guard = this;
 }
 XgrammarGuard::~XgrammarGuard() { guard = outer_; }

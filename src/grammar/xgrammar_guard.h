@@ -20,8 +20,9 @@ struct XgrammarTimeout : std::runtime_error {
   XgrammarTimeout() : std::runtime_error("out of time") {}
 };
 
-// Of this thread and its time on a processor, for as long as it lives; the last one made counts. What
-// xgrammar was doing when it threw XgrammarTimeout is left in an unknown state.
+// Of this thread and its time on a processor, for as long as it lives; the last one made counts, and has no
+// more time than those around it. What xgrammar was doing when it threw XgrammarTimeout is left in an unknown
+// state.
 class XgrammarGuard {
  public:
   explicit XgrammarGuard(double most_ms);

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "server/testing/served_app.h"
 
@@ -17,15 +19,16 @@ using longspec::testing::JsonOf;
 using longspec::testing::ServedApp;
 using nlohmann::json;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int kWindow = 64;
 
 class InfillRoutes : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    AppOptions options{.infill = {.window = kWindow}};
+    options.defaults.generation.speculation.policy = "fixed";  // guesses are made, whatever they cost here
     app_ = std::make_unique<ServedApp>("infill_test", TinyModelOptions{.n_vocab = 400, .fills_holes = true},
-                                       AppOptions{.infill = {.window = kWindow}});
+                                       std::move(options));
   }
   static void TearDownTestSuite() { app_.reset(); }
 
@@ -85,8 +88,10 @@ TEST_F(InfillRoutes, TheLastSuggestionIsGuessedAgain) {
                           {"return_token_source", true},
                           {"input_prefix", "int last_one() {\n"}});
   const json first = app_->Ok("/infill", body), again = app_->Ok("/infill", body);
-  EXPECT_THAT(first["token_sources"].dump(), Not(HasSubstr("\"prediction\"")));
-  EXPECT_THAT(again["token_sources"].dump(), HasSubstr("\"prediction\""));
+  const auto n_predicted = [](const json& answer) {
+    return std::ranges::count(answer["token_sources"], json("prediction"));
+  };
+  EXPECT_GT(n_predicted(again), n_predicted(first) + 10);  // the first knew the text around the hole only
   EXPECT_EQ(again["tokens"], first["tokens"]);
 }
 
