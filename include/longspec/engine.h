@@ -160,7 +160,7 @@ class Engine {
 
   // Compiles a grammar and keeps it for a while, so that a request that has it begins at once. Submit and
   // Start do so, too, on their caller's thread. The error is what is wrong with the grammar. Any thread.
-  virtual Status PrepareGrammar(const GrammarText& grammar) = 0;
+  virtual Result<std::shared_ptr<const Grammar>> PrepareGrammar(const GrammarText& grammar) = 0;
 
   // No answer waits for this: until it is called adaptive speculation guesses what forward passes cost, and
   // learns it by the way. Measures them in one to three seconds, for a moment when nobody waits; does nothing

@@ -126,6 +126,24 @@ struct GenerationRequest {
   int n_logprobs = -1;  // likeliest tokens that on_token is told of; -1: no chances at all
 };
 
+// What is one answer's own where several answer one request; at first it is the request's.
+struct OneAnswer {
+  explicit OneAnswer(const GenerationRequest& of)
+      : begin(of.begin),
+        on_text(of.on_text),
+        on_prefill(of.on_prefill),
+        on_start(of.on_start),
+        on_token(of.on_token),
+        on_proposal(of.on_proposal) {}
+
+  std::vector<int32_t> begin;
+  decltype(GenerationRequest::on_text) on_text;
+  decltype(GenerationRequest::on_prefill) on_prefill;
+  decltype(GenerationRequest::on_start) on_start;
+  decltype(GenerationRequest::on_token) on_token;
+  decltype(GenerationRequest::on_proposal) on_proposal;
+};
+
 struct GenerationResult {
   std::string text;
   std::vector<int32_t> tokens;  // generated, the end token included

@@ -6,12 +6,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "longspec/generation.h"
 #include "longspec/status.h"
 
 namespace longspec {
+
+class Grammar;  // a compiled one, of Engine::PrepareGrammar
 
 // What one round was.
 struct RoundReport {
@@ -39,13 +42,14 @@ struct SchedulerOptions {
 // A request given to the scheduler. on_end is called once for each of the answers, from inside RunRound (or
 // Cancel).
 struct Submission {
-  GenerationRequest request;
-  int n = 1;  // answers to a prompt
+  std::shared_ptr<const GenerationRequest> request;  // not copied: all answers read this one
+  int n = 1;                                         // answers to a prompt
   // Several prompts, in tokens, in place of the request's own: answer i * n + j is the j-th to prompts[i],
-  // and says what it would say if that were the request's. All are taken or none is.
-  std::vector<std::vector<int32_t>> prompts = {};
+  // and says what it would say if that were the request's. All are taken or none is. Null: the request's.
+  std::shared_ptr<const std::vector<std::vector<int32_t>>> prompts = {};
+  std::shared_ptr<const Grammar> grammar = {};  // the request's; null: it is looked up or compiled
   // What is special to one of the answers, such as callbacks that know its index. Called when it starts.
-  std::function<void(int index, GenerationRequest& request)> for_answer = {};
+  std::function<void(int index, OneAnswer& own)> for_answer = {};
   std::function<void(int index, Result<GenerationResult>)> on_end;
 };
 

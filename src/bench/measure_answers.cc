@@ -134,7 +134,11 @@ class Answers {
         if (!result.ok()) failed = result.status();
         if (result.ok()) ran.results[i] = std::move(*result);
       };
-      LS_TRY(scheduler->Submit({.request = std::move(request), .n = 1, .on_end = on_end}).status());
+      LS_TRY(scheduler
+                 ->Submit({.request = std::make_shared<const GenerationRequest>(std::move(request)),
+                           .n = 1,
+                           .on_end = on_end})
+                 .status());
     }
     for (bool more = true; more;) {
       LS_ASSIGN(more, scheduler->RunRound());

@@ -218,7 +218,9 @@ void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, 
   in_flight_.emplace(pending->line_number, pending);
   bytes_in_flight_ += n_bytes;
   const auto id =
-      scheduler.Submit({.request = std::move(request.generation), .n = request.n, .on_end = on_end});
+      scheduler.Submit({.request = std::make_shared<const GenerationRequest>(std::move(request.generation)),
+                        .n = request.n,
+                        .on_end = on_end});
   if (id.ok()) {
     pending->scheduled_as = *id;
     return;

@@ -106,7 +106,7 @@ Status Begin(std::unique_ptr<Engine> engine, const GenerationRequest& defaults, 
   const GrammarText& grammar = defaults.grammar;
   WarnOfMissingTemplate(engine->info());
   LS_TRY(CheckTemplateOptions(*engine, defaults));
-  if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar));
+  if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar).status());
   return app.SetEngine(std::move(engine));
 }
 

@@ -47,14 +47,14 @@ std::vector<std::string> StopsNamingControl(const Tokenizer& tokenizer, const st
 // Tokens to final text: whole characters, and nothing that may yet be part of a stop string.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request)
+  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request, const OneAnswer& own)
       : tokenizer_(tokenizer),
         decoder_(tokenizer),
         control_stops_(StopsNamingControl(tokenizer, request.stop, true)),
         text_stops_(StopsNamingControl(tokenizer, request.stop, false)),
-        on_text_(request.on_text),
+        on_text_(own.on_text),
         indent_(request.n_indent),
-        n_before_stops_(request.min_tokens + static_cast<int>(request.begin.size())),
+        n_before_stops_(request.min_tokens + static_cast<int>(own.begin.size())),
         include_stop_(request.include_stop) {}
 
   // False when the text has ended: a stop string, a line's indent, or the caller's wish. `before_text` is
@@ -139,7 +139,7 @@ Status CheckTokens(const std::string& name, const std::vector<int32_t>& tokens, 
 }
 
 Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& prompt,
-                    const GenerationRequest& request, int capacity) {
+                    const GenerationRequest& request, const std::vector<int32_t>& begin, int capacity) {
   if (prompt.empty()) return InvalidArgument("the prompt is empty: there is nothing to continue");
   const int vocab = parts.target->vocab_size();
   for (const int32_t token : prompt) {
@@ -147,7 +147,7 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
     return InvalidArgument("prompt token " + std::to_string(token) + " is not in the vocabulary of " +
                            std::to_string(vocab) + " tokens");
   }
-  const size_t n_prompt = prompt.size() + request.begin.size();
+  const size_t n_prompt = prompt.size() + begin.size();
   if (n_prompt >= static_cast<size_t>(capacity)) {
     return ResourceExhausted("the prompt has " + std::to_string(n_prompt) + " tokens but the context holds " +
                              std::to_string(capacity) +
@@ -163,7 +163,7 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (std::any_of(request.stop.begin(), request.stop.end(), [](const auto& stop) { return stop.empty(); })) {
     return InvalidArgument("a stop string is empty: it would end every text before it begins");
   }
-  LS_TRY(CheckTokens("begin", request.begin, vocab));
+  LS_TRY(CheckTokens("begin", begin, vocab));
   LS_TRY(CheckTokens("stop_tokens", request.stop_tokens, vocab));
   LS_TRY(CheckTokens("allowed_tokens", request.allowed_tokens, vocab));
   if (request.min_tokens < 0 || (request.n_predict >= 0 && request.min_tokens > request.n_predict)) {
@@ -174,13 +174,6 @@ Status CheckRequest(const GenerationParts& parts, const std::vector<int32_t>& pr
   if (request.ignore_eos && request.grammar.kind != GrammarText::Kind::kNone)
     return InvalidArgument("ignore_eos: an answer with a grammar or a schema ends where that lets it end");
   return CheckSpeculation(request.speculation);
-}
-
-Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts, const GrammarText& text) {
-  if (text.kind == GrammarText::Kind::kNone) return std::unique_ptr<Constraint>();
-  if (parts.grammar == nullptr) return Unsupported("grammars are not supported here");
-  LS_ASSIGN(const std::shared_ptr<const Grammar> grammar, parts.grammar(text));
-  return grammar->NewConstraint();
 }
 
 // The word's tokens where it begins a text and where it begins a word, as vLLM has it: the latter only if
@@ -197,8 +190,9 @@ void ForbidWord(const Tokenizer& tokenizer, const std::string& word,
   if (other) forbidden->push_back(begins_word);
 }
 
-TokenRules RulesOf(const GenerationParts& parts, const GenerationRequest& request) {
-  TokenRules rules = {.begin = request.begin,
+TokenRules RulesOf(const GenerationParts& parts, const GenerationRequest& request,
+                   const std::vector<int32_t>& begin) {
+  TokenRules rules = {.begin = begin,
                       .allowed = request.allowed_tokens,
                       .ends = request.stop_tokens,
                       .min_tokens = request.min_tokens};
@@ -212,10 +206,13 @@ TokenRules RulesOf(const GenerationParts& parts, const GenerationRequest& reques
 }
 
 // Null if any text will do.
-Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts,
-                                                 const GenerationRequest& request) {
-  LS_ASSIGN(std::unique_ptr<Constraint> of_text, ConstraintOf(parts, request.grammar));
-  TokenRules rules = RulesOf(parts, request);
+Result<std::unique_ptr<Constraint>> ConstraintOf(const GenerationParts& parts, const AskedRequest& asked,
+                                                 const std::vector<int32_t>& begin) {
+  std::unique_ptr<Constraint> of_text;
+  if (asked.grammar != nullptr) {
+    LS_ASSIGN(of_text, asked.grammar->NewConstraint());
+  }
+  TokenRules rules = RulesOf(parts, *asked.request, begin);
   if (!rules.any()) return of_text;
   return MakeTokenConstraint(std::make_shared<const TokenRules>(std::move(rules)), parts.target->vocab_size(),
                              std::move(of_text));
@@ -278,14 +275,14 @@ HoleTokens HoleOf(const Tokenizer& tokenizer) {
 // The session's own, if it was made with these options: what it learned of the text so far is kept. `cache`:
 // what it may know; one that it was not made with makes another drafter.
 Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
-                           const SpeculationOptions& options, const KvCache& cache) {
-  if (session.drafter == nullptr || session.drafter_options != options || session.drafter_cache != &cache) {
+                           const std::shared_ptr<const SpeculationOptions>& options, const KvCache& cache) {
+  if (session.drafter == nullptr || *session.drafter_options != *options || session.drafter_cache != &cache) {
     session.drafter.reset();
     session.drafter_cache = &cache;
-    LS_ASSIGN(session.drafter, MakeDrafter(options, {.target = parts.target,
-                                                     .cache = &cache,
-                                                     .models = parts.draft_models,
-                                                     .hole = HoleOf(*parts.tokenizer)}));
+    LS_ASSIGN(session.drafter, MakeDrafter(*options, {.target = parts.target,
+                                                      .cache = &cache,
+                                                      .models = parts.draft_models,
+                                                      .hole = HoleOf(*parts.tokenizer)}));
     session.drafter_options = options;
     RestoreDraftStates(session.tokens, std::exchange(session.draft_states, {}), *session.drafter,
                        &session.draft_notice);
@@ -357,25 +354,20 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
   return out;
 }
 
-GenerationRequest Settled(const GenerationRequest& request) {
-  GenerationRequest settled = request;
-  settled.speculation = Settled(request.speculation);
-  return settled;
-}
-
 // In the order in which it is made.
 class AnswerImpl final : public Answer {
  public:
   AnswerImpl(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
-             const GenerationRequest& request, Sampler sampler, std::unique_ptr<Constraint> constraint,
+             AskedRequest asked, OneAnswer own, Sampler sampler, std::unique_ptr<Constraint> constraint,
              uint64_t seed)
       : parts_(parts),
         session_(session),
-        request_(Settled(request)),
+        asked_(std::move(asked)),
+        own_(std::move(own)),
         n_prompt_(prompt.size()),
         sampler_(std::move(sampler)),
         constraint_(std::move(constraint)),
-        text_(*parts.tokenizer, request_) {
+        text_(*parts.tokenizer, request_, own_) {
     result_.seed = seed;
   }
   // A drafter that was told of the part does not outlive it.
@@ -393,21 +385,20 @@ class AnswerImpl final : public Answer {
                        static_cast<int>(n_prompt_));
     }
     const KvCache& known = verifier_ == nullptr ? *session_.cache : verifier_->part();
-    LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, request_.speculation, known));
-    if (WantsAdaptivePolicy(request_.speculation)) {
+    LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, asked_.speculation, known));
+    if (WantsAdaptivePolicy(speculation_)) {
       learned_ = parts_.learned ? parts_.learned() : LearnedCosts{&fresh_, "learned in this generation"};
-      policy_ =
-          MakeAdaptivePolicy(request_.speculation,
-                             LearnedKey(*drafter, request_.speculation, HasDice(*drafter)), learned_.memory);
+      policy_ = MakeAdaptivePolicy(speculation_, LearnedKey(*drafter, speculation_, HasDice(*drafter)),
+                                   learned_.memory);
     } else {
-      policy_ = MakeFixedPolicy(request_.speculation);
+      policy_ = MakeFixedPolicy(speculation_);
     }
     sequence_ = {.tokens = &session_.tokens,
                  .cache = session_.cache.get(),
                  .drafter = drafter,
                  .policy = policy_.get(),
                  .sampler = &sampler_,
-                 .dice = request_.speculation.dice,
+                 .dice = speculation_.dice,
                  .reader = verifier_.get(),
                  .constraint = constraint_.get(),
                  .stats = {},
@@ -415,12 +406,12 @@ class AnswerImpl final : public Answer {
                  .on_proposal = OnProposal()};
     result_.timings.cache_n =
         static_cast<int64_t>(Reuse(parts_, session_, prompt, *drafter, request_.cache_prompt));
-    const size_t n_given = prompt.size() + request_.begin.size();
+    const size_t n_given = prompt.size() + own_.begin.size();
     result_.timings.prompt_n = static_cast<int64_t>(n_given) - result_.timings.cache_n;
     n_computed_ = session_.cache->length();
     sources_ = drafter->sources();
-    if (request_.on_start) {
-      request_.on_start(static_cast<int>(n_given), static_cast<int>(result_.timings.cache_n));
+    if (own_.on_start) {
+      own_.on_start(static_cast<int>(n_given), static_cast<int>(result_.timings.cache_n));
     }
     const double start = NowMs();
     sequence_.Follow();
@@ -471,7 +462,7 @@ class AnswerImpl final : public Answer {
   bool ReportPrefill() override {
     const int done = session_.cache->length() - n_computed_;
     const int total = static_cast<int>(n_prompt_) - 1 - n_computed_;
-    if (!request_.on_prefill || done <= 0 || done > total || request_.on_prefill(done, total)) return true;
+    if (!own_.on_prefill || done <= 0 || done > total || own_.on_prefill(done, total)) return true;
     End(FinishReason::kCancelled);
     return false;
   }
@@ -518,12 +509,12 @@ class AnswerImpl final : public Answer {
 
  private:
   std::function<void(const TokenTree&)> OnProposal() {
-    if (!request_.on_proposal) return {};
+    if (!own_.on_proposal) return {};
     return [this](const TokenTree& tree) {
       std::vector<ProposedToken> proposed;
       for (const TreeNode& node : tree.nodes().subspan(1))
         proposed.push_back({.parent = node.parent - 1, .token = node.token, .score = node.score});
-      request_.on_proposal(session_.tokens.size(), proposed);
+      own_.on_proposal(session_.tokens.size(), proposed);
     };
   }
 
@@ -551,22 +542,21 @@ class AnswerImpl final : public Answer {
 
   // Behind what the answer begins with.
   int64_t n_predicted() const {
-    return static_cast<int64_t>(result_.tokens.size() -
-                                std::min(result_.tokens.size(), request_.begin.size()));
+    return static_cast<int64_t>(result_.tokens.size() - std::min(result_.tokens.size(), own_.begin.size()));
   }
   bool prompt_is_whole() const { return session_.cache->length() + 1 >= static_cast<int>(n_prompt_); }
   bool HasDice(const Drafter& drafter) const {
-    return request_.speculation.dice && drafter.uses_dice() && !sampler_.is_greedy();
+    return speculation_.dice && drafter.uses_dice() && !sampler_.is_greedy();
   }
   // The answer's token `i`.
   bool IsEnd(int32_t token, size_t i) const {
-    if (i < request_.begin.size()) return false;
+    if (i < own_.begin.size()) return false;
     return (!request_.ignore_eos && parts_.tokenizer->IsEndOfGeneration(token)) ||
            std::ranges::find(request_.stop_tokens, token) != request_.stop_tokens.end();
   }
 
   void Report(const Turn& turn, size_t i, bool is_end, size_t text_begin, size_t text_end) {
-    if (!request_.on_token) return;
+    if (!own_.on_token) return;
     GeneratedToken token = {
         .id = turn.tokens[i], .is_end = is_end, .text_begin = text_begin, .text_end = text_end};
     token.timings = result_.timings;
@@ -583,14 +573,14 @@ class AnswerImpl final : public Answer {
       softmax.Likeliest(request_.n_logprobs, likeliest_);
       token.likeliest = likeliest_;
     }
-    request_.on_token(token);
+    own_.on_token(token);
   }
 
   // Tokens that may still be generated; sets the reason it will end for.
   int Room() {
     const auto used = static_cast<int>(session_.tokens.size());
     const int in_context = session_.cache->capacity() - used;
-    const int most = request_.n_predict + static_cast<int>(request_.begin.size());
+    const int most = request_.n_predict + static_cast<int>(own_.begin.size());
     const int wanted = request_.n_predict < 0 ? std::numeric_limits<int>::max()
                                               : most - (used - static_cast<int>(n_prompt_));
     limit_ = wanted <= in_context ? FinishReason::kLength : FinishReason::kContext;
@@ -599,7 +589,10 @@ class AnswerImpl final : public Answer {
 
   const GenerationParts parts_;
   SessionState& session_;
-  const GenerationRequest request_;
+  const AskedRequest asked_;
+  const GenerationRequest& request_ = *asked_.request;
+  const SpeculationOptions& speculation_ = *asked_.speculation;
+  const OneAnswer own_;
   const size_t n_prompt_;
   const Sampler sampler_;
   const std::unique_ptr<Constraint> constraint_;  // null: any text
@@ -623,21 +616,32 @@ class AnswerImpl final : public Answer {
 
 }  // namespace
 
+Result<AskedRequest> AskedRequest::Of(const GenerationParts& parts,
+                                      std::shared_ptr<const GenerationRequest> request,
+                                      std::shared_ptr<const Grammar> grammar) {
+  if (grammar == nullptr && request->grammar.kind != GrammarText::Kind::kNone) {
+    if (parts.grammar == nullptr) return Unsupported("grammars are not supported here");
+    LS_ASSIGN(grammar, parts.grammar(request->grammar));
+  }
+  auto speculation = std::make_shared<const SpeculationOptions>(Settled(request->speculation));
+  return AskedRequest{std::move(request), std::move(speculation), std::move(grammar)};
+}
+
 Status Answer::Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
                      const GenerationRequest& request, int capacity) {
-  return CheckRequest(parts, prompt, request, capacity);
+  return CheckRequest(parts, prompt, request, request.begin, capacity);
 }
 
 Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, SessionState& session,
-                                              const std::vector<int32_t>& prompt,
-                                              const GenerationRequest& request, uint64_t index) {
-  LS_TRY(CheckRequest(parts, prompt, request, session.cache->capacity()));
-  const SamplingOptions sampling = ResolveSampling(parts, request);
+                                              const std::vector<int32_t>& prompt, AskedRequest asked,
+                                              OneAnswer own, uint64_t index) {
+  LS_TRY(CheckRequest(parts, prompt, *asked.request, own.begin, session.cache->capacity()));
+  const SamplingOptions sampling = ResolveSampling(parts, *asked.request);
   LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size(), index,
                                              KernelsOf(*parts.target), parts.tokenizer));
-  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, request));
-  auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, request, std::move(sampler),
-                                             std::move(constraint), *sampling.seed);
+  LS_ASSIGN(std::unique_ptr<Constraint> constraint, ConstraintOf(parts, asked, own.begin));
+  auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, std::move(asked), std::move(own),
+                                             std::move(sampler), std::move(constraint), *sampling.seed);
   LS_TRY(answer->Prepare(prompt));
   return std::unique_ptr<Answer>(std::move(answer));
 }

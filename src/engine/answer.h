@@ -15,13 +15,25 @@
 
 namespace longspec {
 
+// A request as its answers share it, from whoever asks down to the sampler.
+struct AskedRequest {
+  // `grammar`: the request's, compiled; null: it is looked up or compiled here.
+  static Result<AskedRequest> Of(const GenerationParts& parts,
+                                 std::shared_ptr<const GenerationRequest> request,
+                                 std::shared_ptr<const Grammar> grammar = nullptr);
+
+  std::shared_ptr<const GenerationRequest> request;
+  std::shared_ptr<const SpeculationOptions> speculation;  // the request's, settled
+  std::shared_ptr<const Grammar> grammar;                 // null: any text
+};
+
 class Answer {
  public:
   // `session` (borrowed) gets `prompt` for its tokens, and keeps what its cache holds of it. `index`: of the
   // answers that one request asked for; each has random numbers of its own.
   static Result<std::unique_ptr<Answer>> Start(const GenerationParts& parts, SessionState& session,
-                                               const std::vector<int32_t>& prompt,
-                                               const GenerationRequest& request, uint64_t index = 0);
+                                               const std::vector<int32_t>& prompt, AskedRequest asked,
+                                               OneAnswer own, uint64_t index = 0);
   virtual ~Answer() = default;
 
   // Whether Start would take these, as far as they tell by themselves; the grammar is not looked at.

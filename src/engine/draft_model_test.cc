@@ -309,7 +309,7 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftIsKeptOnTheWay) {
   const auto scheduler = (*engine)->NewScheduler({});
   ASSERT_TRUE(scheduler.ok());
   request.tokens = {65, 66, 67, 68};
-  ASSERT_TRUE((*scheduler)->Submit({.request = request}).ok());
+  ASSERT_TRUE((*scheduler)->Submit({.request = std::make_shared<const GenerationRequest>(request)}).ok());
   auto more = (*scheduler)->RunRound();
   while (more.ok() && *more) more = (*scheduler)->RunRound();
   EXPECT_TRUE(more.ok()) << more.status().message();
@@ -502,9 +502,10 @@ TEST_F(DraftModelTest, DraftsOfManySequencesLeaveTheirTextsAsTheyAre) {
     std::map<int, std::vector<int32_t>> texts;
     int64_t drafted = 0;
     for (int i = 0; i < 4; ++i) {
-      Submission submission{.request = Request(type, draft), .on_end = {}};
-      submission.request.tokens = testing::RandomTokens(3 + 40 * i, static_cast<unsigned>(i), 250);
-      submission.request.speculation.policy = type == "none" ? "" : "fixed";
+      GenerationRequest request = Request(type, draft);
+      request.tokens = testing::RandomTokens(3 + 40 * i, static_cast<unsigned>(i), 250);
+      request.speculation.policy = type == "none" ? "" : "fixed";
+      Submission submission{.request = std::make_shared<const GenerationRequest>(request), .on_end = {}};
       submission.on_end = [&, i](int, Result<GenerationResult> result) {
         ASSERT_TRUE(result.ok()) << result.status().message();
         drafted += result->timings.draft_n;

@@ -75,7 +75,9 @@ class EngineImpl final : public Engine {
                                         std::string_view template_variables) const override {
     return text_->ApplyChatTemplate(messages, add_generation_prompt, template_variables);
   }
-  Status PrepareGrammar(const GrammarText& grammar) override { return Compile(grammar).status(); }
+  Result<std::shared_ptr<const Grammar>> PrepareGrammar(const GrammarText& grammar) override {
+    return Compile(grammar);
+  }
   void MeasureCosts(const std::function<bool()>& keep_going) override;
 
  private:
@@ -183,7 +185,7 @@ Result<GenerationResult> EngineImpl::Generate(Session& session, const Generation
 Result<std::unique_ptr<Generation>> EngineImpl::Start(Session& session, const GenerationRequest& request) {
   LS_ASSIGN(EngineSession* const own, Own(session));
   LS_ASSIGN(const std::vector<int32_t> prompt, PromptTokens(request));
-  return StartGeneration(Parts(), own->state(), prompt, request);
+  return StartGeneration(Parts(), own->state(), prompt, std::make_shared<const GenerationRequest>(request));
 }
 
 Result<std::unique_ptr<Scheduler>> EngineImpl::NewScheduler(const SchedulerOptions& options) {

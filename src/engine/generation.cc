@@ -43,8 +43,8 @@ class LoneGeneration final : public Generation {
         guard_(session),
         rounds_(MakeSchedulerOfOne(parts, session.cache->capacity())) {}
 
-  Status Begin(const std::vector<int32_t>& prompt, const GenerationRequest& request) {
-    auto answer = Answer::Start(parts_, session_, prompt, request);
+  Status Begin(const std::vector<int32_t>& prompt, std::shared_ptr<const GenerationRequest> request) {
+    auto answer = Answered(prompt, std::move(request));
     if (!answer.ok()) {
       guard_.Dismiss();  // nothing has been touched
       return answer.status();
@@ -71,6 +71,13 @@ class LoneGeneration final : public Generation {
   }
 
  private:
+  Result<std::unique_ptr<Answer>> Answered(const std::vector<int32_t>& prompt,
+                                           std::shared_ptr<const GenerationRequest> request) {
+    LS_TRY(Answer::Check(parts_, prompt, *request, session_.cache->capacity()));
+    LS_ASSIGN(AskedRequest asked, AskedRequest::Of(parts_, std::move(request)));
+    OneAnswer own(*asked.request);
+    return Answer::Start(parts_, session_, prompt, std::move(asked), std::move(own));
+  }
   Status Round() {
     LS_TRY(rounds_->RunRound().status());
     if (answer_->ended()) guard_.Dismiss();
@@ -94,10 +101,10 @@ Status OutOfMemory(const SessionState& session) {
 
 Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
                                                     const std::vector<int32_t>& prompt,
-                                                    const GenerationRequest& request) {
+                                                    std::shared_ptr<const GenerationRequest> request) {
   try {
     auto generation = std::make_unique<LoneGeneration>(parts, session);
-    LS_TRY(generation->Begin(prompt, request));
+    LS_TRY(generation->Begin(prompt, std::move(request)));
     return std::unique_ptr<Generation>(std::move(generation));
   } catch (const std::bad_alloc&) {
     return OutOfMemory(session);
@@ -106,7 +113,9 @@ Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts
 
 Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
                                        const std::vector<int32_t>& prompt, const GenerationRequest& request) {
-  LS_ASSIGN(const std::unique_ptr<Generation> generation, StartGeneration(parts, session, prompt, request));
+  // The caller's outlives the generation.
+  const std::shared_ptr<const GenerationRequest> borrowed(std::shared_ptr<void>(), &request);
+  LS_ASSIGN(const std::unique_ptr<Generation> generation, StartGeneration(parts, session, prompt, borrowed));
   for (bool more = true; more;) {
     LS_ASSIGN(more, generation->Step());
   }

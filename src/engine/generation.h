@@ -57,8 +57,8 @@ struct GenerationParts {
 struct SessionState {
   std::vector<int32_t> tokens;
   std::unique_ptr<FullCache> cache;
-  std::unique_ptr<Drafter> drafter;    // of the last answer; null: none yet
-  SpeculationOptions drafter_options;  // it was made with
+  std::unique_ptr<Drafter> drafter;                           // of the last answer; null: none yet
+  std::shared_ptr<const SpeculationOptions> drafter_options;  // it was made with
   const KvCache* drafter_cache = nullptr;
   // Of a session that comes from a file: for the first drafter, and what could not be had of it.
   std::vector<DraftState> draft_states;
@@ -74,7 +74,7 @@ struct SessionState {
 // failure or a cancelled prefill what the cache holds.
 Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
                                                     const std::vector<int32_t>& prompt,
-                                                    const GenerationRequest& request);
+                                                    std::shared_ptr<const GenerationRequest> request);
 // What an answer fails with that memory is too short for.
 Status OutOfMemory(const SessionState& session);
 

@@ -128,7 +128,7 @@ TEST_F(Offload, AFullDiskIsTheErrorOfOneOfSeveral) {
   int n_failed = 0, n_done = 0;
   const auto submit = [&](const GenerationRequest& request) {
     Submission submission;
-    submission.request = request;
+    submission.request = std::make_shared<const GenerationRequest>(request);
     submission.on_end = [&, expected = Expected(request)](int, const Result<GenerationResult>& result) {
       if (!result.ok()) {
         EXPECT_THAT(result.status().message(), HasSubstr(Disk() + ": no room for the key-value cache"));

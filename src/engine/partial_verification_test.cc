@@ -442,7 +442,8 @@ TEST_F(PartialVerification, IsTheSameTextAmongOthers) {
   for (int i = 0; i < 5; ++i) {
     const bool partial = i != 2;
     Submission submission;
-    submission.request = partial ? Request(0.7F, i % 2 == 0 ? "none" : "ppm") : plain;
+    submission.request = std::make_shared<const GenerationRequest>(
+        partial ? Request(0.7F, i % 2 == 0 ? "none" : "ppm") : plain);
     submission.on_end = [&, partial](int, const Result<GenerationResult>& result) {
       ASSERT_TRUE(result.ok()) << result.status().message();
       EXPECT_EQ(result->tokens, partial ? expected : exact);

@@ -27,6 +27,15 @@ constexpr size_t kMostLookedAt = 256;  // of those that wait
 constexpr double kWarmUpMs = 150;      // a pass of nothing but warm-ups: who arrives waits no longer
 constexpr int kNoLimit = 1 << 20;      // chunks that are free where nobody counts them
 
+using Prompts = std::vector<std::vector<int32_t>>;
+
+// What was submitted, as all of its answers share it.
+struct Submitted {
+  Submission submission;
+  AskedRequest asked;
+  std::shared_ptr<const Prompts> prompts;
+};
+
 // One answer that was asked for and has not ended, or a guest.
 struct Entry {
   Entry() = default;
@@ -35,9 +44,7 @@ struct Entry {
 
   int64_t id = 0;
   int index = 0;
-  std::shared_ptr<const Submission> of;  // null: it is a guest
-  std::vector<int32_t> prompt;
-  std::shared_ptr<const Grammar> grammar;  // held, so that its start finds it compiled
+  std::shared_ptr<const Submitted> of;  // null: it is a guest
   double arrived_ms = 0;
   std::function<void(const Status&)> on_failure;  // of a guest
 
@@ -51,10 +58,18 @@ struct Entry {
   bool prompt_known = false;  // all of it, to the prompt cache
 
   bool is_guest() const { return of == nullptr; }
-  int n_predict() const { return is_guest() ? -1 : of->request.n_predict; }
+  const GenerationRequest& request() const { return *of->asked.request; }
+  int n_answers() const { return of->submission.n; }  // to each prompt
+  const std::vector<int32_t>& prompt() const {
+    return (*of->prompts)[static_cast<size_t>(index / n_answers())];
+  }
+  int most_chunks(int ctx_size) const {
+    return is_guest() ? MostChunks(0, -1, ctx_size)
+                      : MostChunks(static_cast<int>(prompt().size()), request().n_predict, ctx_size);
+  }
   // Asked for no token: its prompt is evaluated ahead, for requests to come.
-  bool is_warm_up() const { return n_predict() == 0; }
-  std::span<const int32_t> tokens() const { return answer == nullptr ? prompt : session->tokens; }
+  bool is_warm_up() const { return !is_guest() && request().n_predict == 0; }
+  std::span<const int32_t> tokens() const { return answer == nullptr ? prompt() : session->tokens; }
   std::span<const int32_t> all_but_last() const { return tokens().first(tokens().size() - 1); }
   int n_missing() const {
     if (is_guest()) return answer->n_missing();
@@ -95,30 +110,31 @@ class SchedulerImpl final : public HostScheduler {
 
   Result<int64_t> Submit(Submission submission) override {
     if (submission.n < 1) return InvalidArgument("n " + std::to_string(submission.n) + ": must be 1 or more");
-    std::vector<std::vector<int32_t>> prompts = std::move(submission.prompts);
-    if (prompts.empty()) {
-      LS_ASSIGN(prompts.emplace_back(), parts_.tokenize(submission.request));
+    LS_CHECK(submission.request != nullptr);
+    const GenerationRequest& request = *submission.request;
+    std::shared_ptr<const Prompts> prompts = std::exchange(submission.prompts, nullptr);
+    if (prompts == nullptr || prompts->empty()) {
+      auto own = std::make_shared<Prompts>();
+      LS_ASSIGN(own->emplace_back(), parts_.tokenize(request));
+      prompts = std::move(own);
     }
-    for (const std::vector<int32_t>& prompt : prompts) {
-      LS_TRY(Answer::Check(parts_.generation, prompt, submission.request, parts_.ctx_size));
-      LS_TRY(CheckFits(static_cast<int>(prompt.size()), submission.request.n_predict, parts_.ctx_size,
+    for (const std::vector<int32_t>& prompt : *prompts) {
+      LS_TRY(Answer::Check(parts_.generation, prompt, request, parts_.ctx_size));
+      LS_TRY(CheckFits(static_cast<int>(prompt.size()), request.n_predict, parts_.ctx_size,
                        static_cast<int>(most_chunks_)));
     }
-    std::shared_ptr<const Grammar> grammar;
-    if (submission.request.grammar.kind != GrammarText::Kind::kNone && parts_.generation.grammar != nullptr) {
-      LS_ASSIGN(grammar, parts_.generation.grammar(submission.request.grammar));
-    }
-    const auto of = std::make_shared<const Submission>(std::move(submission));
+    LS_ASSIGN(AskedRequest asked,
+              AskedRequest::Of(parts_.generation, submission.request, submission.grammar));
+    const int n_answers = submission.n * static_cast<int>(prompts->size());
+    const auto of = std::make_shared<const Submitted>(Submitted{
+        .submission = std::move(submission), .asked = std::move(asked), .prompts = std::move(prompts)});
     const std::lock_guard lock(mutex_);
     const int64_t id = ++last_id_;
-    const int n_answers = of->n * static_cast<int>(prompts.size());
     for (int i = 0; i < n_answers; ++i) {
       Entry& entry = inbox_.emplace_back();
       entry.id = id;
       entry.index = i;
       entry.of = of;
-      entry.prompt = prompts[static_cast<size_t>(i / of->n)];
-      entry.grammar = grammar;
       entry.arrived_ms = NowMs();
     }
     return id;
@@ -192,7 +208,7 @@ class SchedulerImpl final : public HostScheduler {
   // Its answer, or why there is none, goes to whoever asked.
   void End(Entries::iterator at, const Status& status = {}) {
     if (at->is_guest()) return Release(at, status);
-    const auto on_end = at->of->on_end;
+    const auto on_end = at->of->submission.on_end;
     const int index = at->index;
     Result<GenerationResult> result = status;
     if (status.ok()) {
@@ -236,7 +252,7 @@ class SchedulerImpl final : public HostScheduler {
 
   // Where this one finds what others have computed; null: it takes nothing of it.
   const PromptCache* KnownTo(const Entry& entry) const {
-    const bool anew = entry.answer == nullptr && !entry.of->request.cache_prompt;
+    const bool anew = entry.answer == nullptr && !entry.request().cache_prompt;
     return anew ? nullptr : parts_.generation.prompts;
   }
 
@@ -271,13 +287,12 @@ class SchedulerImpl final : public HostScheduler {
     for (auto at = entries_.begin(); at != entries_.end(); ++at) {
       if (!at->running && (Yields(*at) || ++n_waiting > kMostLookedAt || IsComputedByAnother(*at))) continue;
       const auto n_tokens = static_cast<int>(at->tokens().size());
-      SequenceState s{
-          .id = at->id,
-          .running = at->running,
-          .context = n_tokens,
-          .missing = at->n_missing(),
-          .most_chunks = MostChunks(static_cast<int>(at->prompt.size()), at->n_predict(), parts_.ctx_size),
-          .waited_ms = now - at->arrived_ms};
+      SequenceState s{.id = at->id,
+                      .running = at->running,
+                      .context = n_tokens,
+                      .missing = at->n_missing(),
+                      .most_chunks = at->most_chunks(parts_.ctx_size),
+                      .waited_ms = now - at->arrived_ms};
       std::vector<const KvChunk*>& own = chunks.emplace_back();
       if (at->running) {
         for (const KvChunkRef& chunk : at->session->cache->chunks()) own.push_back(chunk.get());
@@ -429,18 +444,20 @@ class SchedulerImpl final : public HostScheduler {
     starting_ = &entry;
     if (entry.answer == nullptr) {
       entry.session->cache = MakeFullCache(parts_.pool, parts_.ctx_size);
-      GenerationRequest request = entry.of->request;
-      if (entry.of->for_answer) entry.of->for_answer(entry.index, request);
-      LS_ASSIGN(entry.own_answer, Answer::Start(parts_.generation, *entry.session, entry.prompt, request,
-                                                static_cast<uint64_t>(entry.index % entry.of->n)));
+      OneAnswer own(entry.request());
+      const auto& for_answer = entry.of->submission.for_answer;
+      if (for_answer) for_answer(entry.index, own);
+      LS_ASSIGN(entry.own_answer,
+                Answer::Start(parts_.generation, *entry.session, entry.prompt(), entry.of->asked,
+                              std::move(own), static_cast<uint64_t>(entry.index % entry.n_answers())));
       entry.answer = entry.own_answer.get();
       stats_.prompt_tokens_known += entry.session->cache->length();
-      stats_.prompt_tokens += static_cast<int64_t>(entry.prompt.size());
+      stats_.prompt_tokens += static_cast<int64_t>(entry.prompt().size());
     } else if (PromptCache* prompts = parts_.generation.prompts) {
       std::span<const int32_t> known = entry.all_but_last();
       // A partial verifier reads its set by the queries of the last of them, which has to be computed for
       // that.
-      if (entry.of->request.partial_verification.enabled) known = known.first(known.size() - 1);
+      if (entry.request().partial_verification.enabled) known = known.first(known.size() - 1);
       PrefixIndex::Match match = prompts->Find(known);
       FitMatch(match);
       if (match.length > 0) entry.session->cache->Adopt(match.chunks, match.length);

@@ -17,6 +17,7 @@
 #include "engine/answer.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/tiny_model.h"
+#include "grammar/token_rules.h"
 #include "kernels/dispatch.h"
 
 namespace longspec {
@@ -99,6 +100,18 @@ class Model {
   DraftModels models_;
 };
 
+std::shared_ptr<const GenerationRequest> Shared(GenerationRequest request) {
+  return std::make_shared<const GenerationRequest>(std::move(request));
+}
+
+// An answer to the request's tokens, by itself.
+Result<std::unique_ptr<Answer>> StartAnswer(const GenerationParts& parts, SessionState& session,
+                                            const GenerationRequest& request, uint64_t index = 0) {
+  auto asked = AskedRequest::Of(parts, Shared(request));
+  EXPECT_TRUE(asked.ok()) << asked.status().message();
+  return Answer::Start(parts, session, request.tokens, *asked, OneAnswer(request), index);
+}
+
 struct Asked {
   GenerationRequest request;
   int n = 1;
@@ -146,7 +159,7 @@ std::vector<Asked> Mixed() {
 std::vector<int32_t> Alone(Model& model, const GenerationRequest& request, int index) {
   SessionState session;
   session.cache = MakeFullCache(model.NewPool(), kContext);
-  auto answer = Answer::Start(model.parts, session, request.tokens, request, static_cast<uint64_t>(index));
+  auto answer = StartAnswer(model.parts, session, request, static_cast<uint64_t>(index));
   EXPECT_TRUE(answer.ok()) << answer.status().message();
   BatchDecoder rounds(model.target.get());
   while (!(*answer)->ended()) {
@@ -189,7 +202,7 @@ Outcome RunAll(Model& model, const std::vector<Asked>& asked, const RunOptions& 
   bool more = true;
   for (size_t next = 0; more || next < asked.size();) {
     for (unsigned n = rng() % 4; n > 0 && next < asked.size(); --n, ++next) {
-      Submission submission{.request = asked[next].request, .n = asked[next].n, .on_end = {}};
+      Submission submission{.request = Shared(asked[next].request), .n = asked[next].n, .on_end = {}};
       submission.on_end = [&outcome, next](int index, Result<GenerationResult> result) {
         EXPECT_TRUE(outcome.answers.emplace(std::pair(next, index), std::move(result)).second);
       };
@@ -328,7 +341,7 @@ TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   SessionState session;
   session.cache =
       MakeFullCache(model.spec.kv_layout(CacheType::kF32, CacheType::kF32), model.spec.n_layer, kContext);
-  auto answer = *Answer::Start(model.parts, session, request.tokens, request);
+  auto answer = *StartAnswer(model.parts, session, request);
   BatchDecoder rounds(model.target.get());
   for (const int rows : {20, 10}) {
     Turn turn = answer->NextTurn(rows);
@@ -426,7 +439,7 @@ TEST(SchedulerTest, WhatIsLearnedOutlivesAnswersAndSchedulers) {
   session.cache = MakeFullCache(model.NewPool(), kContext);
   AcceptanceTable faded = learned().acceptance;
   faded.BeginText();
-  const auto answer = Answer::Start(model.parts, session, asked[0].request.tokens, asked[0].request, 0);
+  const auto answer = StartAnswer(model.parts, session, asked[0].request);
   ASSERT_TRUE(answer.ok());
   EXPECT_EQ(learned().in_flight, 1);
   EXPECT_EQ(learned().acceptance.Estimate(kind), faded.Estimate(kind));
@@ -443,7 +456,8 @@ TEST(SchedulerTest, WhatCanNeverFitIsRefusedAtOnceWithTheNumbers) {
   ASSERT_TRUE(scheduler.ok());
   const auto submit = [&](std::vector<int32_t> prompt, int n_predict, int n = 1) {
     return (*scheduler)
-        ->Submit({.request = Request(std::move(prompt), "none", 0.0F, n_predict), .n = n, .on_end = {}})
+        ->Submit(
+            {.request = Shared(Request(std::move(prompt), "none", 0.0F, n_predict)), .n = n, .on_end = {}})
         .status();
   };
   const Status large = submit(Text(1500, 1), 10);
@@ -472,10 +486,13 @@ class OneAfterTheOther {
   // How many of its tokens each of the n answers found.
   std::vector<int> Known(const GenerationRequest& request, int n = 1) {
     std::vector<int> known(static_cast<size_t>(n), -1);
-    const auto id = scheduler_->Submit(
-        {.request = request, .n = n, .on_end = [&](int index, const Result<GenerationResult>& result) {
-           if (result.ok()) known[static_cast<size_t>(index)] = static_cast<int>(result->timings.cache_n);
-         }});
+    const auto id = scheduler_->Submit({.request = Shared(request),
+                                        .n = n,
+                                        .on_end = [&](int index, const Result<GenerationResult>& result) {
+                                          if (result.ok())
+                                            known[static_cast<size_t>(index)] =
+                                                static_cast<int>(result->timings.cache_n);
+                                        }});
     EXPECT_TRUE(id.ok()) << id.status().message();
     while (*scheduler_->RunRound()) EXPECT_LE(pool_->held(), chunks_);
     return known;
@@ -586,7 +603,7 @@ TEST(SchedulerTest, WarmUpsGiveWay) {
   auto scheduler = *MakeScheduler(parts, options, 0);
   std::vector<std::string> ended;
   const auto submit = [&](const std::string& name, const GenerationRequest& request) {
-    Submission submission{.request = request, .n = 1, .on_end = {}};
+    Submission submission{.request = Shared(request), .n = 1, .on_end = {}};
     submission.on_end = [&ended, name](int, const Result<GenerationResult>& result) {
       EXPECT_TRUE(result.ok()) << name << ": " << result.status().message();
       ended.push_back(name);
@@ -615,6 +632,59 @@ TEST(SchedulerTest, WarmUpsGiveWay) {
   for (const RoundReport& round : rounds) rows += round.rows;
   EXPECT_LT(rows, 799 + 299);
   EXPECT_EQ(prompts.LengthKnown(ahead), 799);
+}
+
+// Answers that say nothing but "A".
+class OnlyA final : public Grammar {
+ public:
+  explicit OnlyA(int vocab) : vocab_(vocab) {}
+  Result<std::unique_ptr<Constraint>> NewConstraint() const override {
+    return MakeTokenConstraint(std::make_shared<const TokenRules>(TokenRules{.allowed = {65}}), vocab_,
+                               nullptr);
+  }
+  size_t bytes() const override { return 0; }
+
+ private:
+  const int vocab_;
+};
+
+// From one request: its grammar is looked up once, or not at all where it comes along, and whoever was the
+// last to answer lets go of it.
+TEST(SchedulerTest, AllAnswersShareTheRequest) {
+  Model model(kernels::Available().front(), 1);
+  const std::shared_ptr<const Grammar> grammar = std::make_shared<const OnlyA>(model.spec.n_vocab);
+  int n_lookups = 0;
+  model.parts.grammar = [&](const GrammarText& text) -> Result<std::shared_ptr<const Grammar>> {
+    EXPECT_EQ(text.text, "a's");
+    ++n_lookups;
+    return grammar;
+  };
+  SchedulerParts parts{.generation = model.parts, .pool = model.NewPool(), .ctx_size = kContext};
+  parts.tokenize = [](const GenerationRequest& request) -> Result<std::vector<int32_t>> {
+    return request.tokens;
+  };
+  const auto scheduler = MakeScheduler(parts, {.cache_bytes = 64 * parts.pool->chunk_bytes()}, 0);
+  ASSERT_TRUE(scheduler.ok());
+  for (const bool comes_along : {false, true}) {
+    n_lookups = 0;
+    GenerationRequest asked = Request(Text(20, 1), "ppm", 0.5F, 6);
+    asked.ignore_eos = false;
+    asked.grammar = {.kind = GrammarText::Kind::kGbnf, .text = "a's"};
+    auto request = Shared(asked);
+    const std::weak_ptr<const GenerationRequest> watched = request;
+    Submission submission{.request = std::move(request), .n = 3};
+    if (comes_along) submission.grammar = grammar;
+    int n_ended = 0;
+    submission.on_end = [&](int, const Result<GenerationResult>& result) {
+      ASSERT_TRUE(result.ok()) << result.status().message();
+      EXPECT_EQ(result->tokens, std::vector<int32_t>(6, 65));
+      ++n_ended;
+    };
+    ASSERT_TRUE((*scheduler)->Submit(std::move(submission)).ok());
+    while (*(*scheduler)->RunRound()) EXPECT_EQ(watched.expired(), n_ended == 3);
+    EXPECT_EQ(n_ended, 3);
+    EXPECT_EQ(n_lookups, comes_along ? 0 : 1);
+  }
 }
 
 TEST(SchedulerTest, AnErrorOfOneIsThatOnes) {
@@ -647,7 +717,7 @@ TEST(SchedulerTest, SubmittedAndCancelledFromOtherThreads) {
       for (int i = 0; i < kEach; ++i) {
         const auto id =
             (*scheduler)
-                ->Submit({.request = Request(Text(10 + i, static_cast<unsigned>(c)), "ppm", 0.5F, 6),
+                ->Submit({.request = Shared(Request(Text(10 + i, static_cast<unsigned>(c)), "ppm", 0.5F, 6)),
                           .n = 1,
                           .on_end = [&](int, const Result<GenerationResult>&) { ++n_ended; }});
         ASSERT_TRUE(id.ok());
@@ -676,12 +746,10 @@ TEST(SchedulerReports, RoundsAndAnswersAreToldApart) {
   ASSERT_TRUE(scheduler.ok());
   std::map<int, std::vector<int32_t>> reported, ended;
   std::map<int, int> started;
-  Submission submission{.request = Request(Text(300, 5), "ppm", 0.9F, 20), .n = 3};
-  submission.for_answer = [&](int index, GenerationRequest& request) {
-    request.on_start = [&started, index](int n_prompt, int) { started[index] = n_prompt; };
-    request.on_token = [&reported, index](const GeneratedToken& token) {
-      reported[index].push_back(token.id);
-    };
+  Submission submission{.request = Shared(Request(Text(300, 5), "ppm", 0.9F, 20)), .n = 3};
+  submission.for_answer = [&](int index, OneAnswer& own) {
+    own.on_start = [&started, index](int n_prompt, int) { started[index] = n_prompt; };
+    own.on_token = [&reported, index](const GeneratedToken& token) { reported[index].push_back(token.id); };
   };
   submission.on_end = [&](int index, Result<GenerationResult> result) { ended[index] = result->tokens; };
   ASSERT_TRUE((*scheduler)->Submit(std::move(submission)).ok());

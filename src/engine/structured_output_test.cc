@@ -109,11 +109,12 @@ TEST_F(StructuredOutput, SeveralGrammarsInOneBatch) {
     const size_t grammar = i / 2;
     const GenerationRequest request = Request(grammar, i % 2 == 0 ? 0.0F : 0.7F, {.type = "auto"});
     alone.push_back(Generate(request).tokens);
-    const auto id =
-        (*scheduler)->Submit({.request = request, .on_end = [&, i](int, Result<GenerationResult> result) {
-                                ASSERT_TRUE(result.ok()) << result.status().message();
-                                together[i] = result->tokens;
-                              }});
+    const auto id = (*scheduler)
+                        ->Submit({.request = std::make_shared<const GenerationRequest>(request),
+                                  .on_end = [&, i](int, Result<GenerationResult> result) {
+                                    ASSERT_TRUE(result.ok()) << result.status().message();
+                                    together[i] = result->tokens;
+                                  }});
     ASSERT_TRUE(id.ok()) << id.status().message();
   }
   while (*(*scheduler)->RunRound()) {
@@ -136,10 +137,12 @@ TEST_F(StructuredOutput, WhatIsWrongIsSaidBeforeAnythingIsComputed) {
   EXPECT_THAT(engine_->Generate(**session, request).status().message(),
               HasSubstr("\"nothing\" is not defined"));
   EXPECT_TRUE((*session)->tokens().empty());
-  EXPECT_EQ(engine_->PrepareGrammar(request.grammar).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine_->PrepareGrammar(request.grammar).status().code(), StatusCode::kInvalidArgument);
   EXPECT_TRUE(engine_->PrepareGrammar(Grammars()[0]).ok());
   const auto scheduler = engine_->NewScheduler();
-  EXPECT_FALSE((*scheduler)->Submit({.request = request, .on_end = {}}).ok());
+  EXPECT_FALSE((*scheduler)
+                   ->Submit({.request = std::make_shared<const GenerationRequest>(request), .on_end = {}})
+                   .ok());
   request.grammar = Grammars()[0];
   request.ignore_eos = true;
   EXPECT_THAT(engine_->Generate(**session, request).status().message(), HasSubstr("ignore_eos"));

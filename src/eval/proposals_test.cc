@@ -304,8 +304,9 @@ TEST_F(EveryDraftersProposals, AreTheSameInABatchThatSharesABeginning) {
       const auto scheduler = *engine->NewScheduler();
       const auto run = [&](const std::vector<int32_t>& tokens, int n_predict) {
         Proposals proposals;
-        Submission submission{.request = Request(way, tokens, n_predict), .on_end = {}};
-        Record(submission.request, &proposals);
+        GenerationRequest request = Request(way, tokens, n_predict);
+        Record(request, &proposals);
+        Submission submission{.request = std::make_shared<const GenerationRequest>(request), .on_end = {}};
         int64_t known = -1;
         submission.on_end = [&](int, const Result<GenerationResult>& result) {
           ASSERT_TRUE(result.ok()) << result.status().message();

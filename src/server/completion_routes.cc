@@ -41,7 +41,8 @@ std::optional<std::string> ExpectedIn(const GenerationRequest& request) {
   return openai::UneditedRegion(request.messages.empty() ? request.prompt : request.messages.back().content);
 }
 
-std::vector<int32_t> TokensOf(const Engine& engine, const openai::Prompt& prompt) {
+std::vector<int32_t> TokensOf(const Engine& engine, openai::Prompt prompt) {
+  if (prompt.size() == 1) return std::move(prompt[0].tokens);
   std::vector<int32_t> tokens;
   for (size_t i = 0; i < prompt.size(); ++i) {
     const auto more =
@@ -68,7 +69,7 @@ std::string EndOf(const Engine& engine, const std::vector<int32_t>& prompt) {
 
 // Takes the prompts out of the request. The error: what is wrong with one of them.
 Status TakePrompts(const Served& served, Prepared& prepared) {
-  ApiRequest& request = prepared.request;
+  ApiRequest& request = *prepared.request;
   const Engine& engine = *served.engine;
   std::vector<openai::Prompt> prompts = std::exchange(request.prompts, {});
   GenerationRequest& generation = request.generation;
@@ -84,7 +85,7 @@ Status TakePrompts(const Served& served, Prepared& prepared) {
     if (prompt.size() == 1 && prompt[0].tokens.empty()) {
       own.prompt = std::move(prompt[0].text);
     } else {
-      own.tokens = TokensOf(engine, prompt);
+      own.tokens = TokensOf(engine, std::move(prompt));
     }
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(own));
   }
@@ -110,8 +111,9 @@ std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<ApiRequest, Ap
     call.SendError(*error);
     return nullptr;
   }
-  auto prepared = std::make_unique<Prepared>(Prepared{.request = std::get<ApiRequest>(std::move(parsed))});
-  ApiRequest& request = prepared->request;
+  auto prepared = std::make_unique<Prepared>(
+      Prepared{.request = std::make_shared<ApiRequest>(std::get<ApiRequest>(std::move(parsed)))});
+  ApiRequest& request = *prepared->request;
   if (!request.unknown.empty()) call.Note("unknown_fields", request.unknown);
   if (!request.ignored.empty()) call.Note("ignored_fields", request.ignored);
   call.Note("stream", request.wishes.stream);
@@ -155,7 +157,7 @@ wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepar
                         .reading = prepared.reading,
                         .n_ctx = served.engine->info().n_ctx};
   parts.prompts.clear();
-  const bool shows = prepared.request.wishes.echo || openai::IsLlamas(prepared.request.endpoint);
+  const bool shows = prepared.request->wishes.echo || openai::IsLlamas(prepared.request->endpoint);
   for (const auto& tokens : prepared.prompts) {
     parts.prompts.push_back({.text = shows ? served.engine->Detokenize(tokens) : std::string(),
                              .n_tokens = static_cast<int>(tokens.size())});
@@ -165,17 +167,18 @@ wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepar
 
 void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
               const CallPtr& call) {
-  const GrammarText& grammar = prepared.request.generation.grammar;
+  GenerationWish wish{.request = prepared.request, .prompts = std::move(prepared.prompts)};
+  const GrammarText& grammar = wish.request->generation.grammar;
   if (grammar.kind != GrammarText::Kind::kNone) {
-    const Status compiled = served.engine->PrepareGrammar(grammar);
+    auto compiled = served.engine->PrepareGrammar(grammar);
     if (!compiled.ok()) {
-      ApiError error = openai::BadValueOf(compiled);
-      error.param = prepared.request.grammar_field;
+      ApiError error = openai::BadValueOf(compiled.status());
+      error.param = wish.request->grammar_field;
       return call->SendError(error);
     }
+    wish.grammar = *std::move(compiled);
   }
-  StartGenerationJob(served.job_parts(), std::move(prepared.request), std::move(prepared.prompts),
-                     std::move(form), call);
+  StartGenerationJob(served.job_parts(), std::move(wish), std::move(form), call);
 }
 
 namespace {
@@ -211,7 +214,7 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call)
 }
 
 bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
-  ApiRequest& request = prepared.request;
+  ApiRequest& request = *prepared.request;
   GenerationRequest& generation = request.generation;
   const Engine& engine = *served.engine;
   auto& biases = generation.sampling.logit_bias;

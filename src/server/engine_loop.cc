@@ -28,7 +28,8 @@ EngineLoop::~EngineLoop() {
 
 EngineLoop::Admission EngineLoop::Submit(Submission submission) {
   const auto request = std::make_shared<Request>();
-  request->unended = submission.n * std::max(1, static_cast<int>(submission.prompts.size()));
+  const size_t n_prompts = submission.prompts == nullptr ? 1 : submission.prompts->size();
+  request->unended = submission.n * std::max(1, static_cast<int>(n_prompts));
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return {.status = Cancelled("the server is stopping")};
@@ -45,12 +46,11 @@ EngineLoop::Admission EngineLoop::Submit(Submission submission) {
     const std::lock_guard lock(mutex_);
     if (--request->unended == 0) requests_.erase(request);
   };
-  submission.for_answer = [started, inner = std::move(submission.for_answer)](int index,
-                                                                              GenerationRequest& of) {
-    if (inner) inner(index, of);
-    of.on_start = [started, own = std::move(of.on_start)](int n_prompt, int n_cached) {
+  submission.for_answer = [started, inner = std::move(submission.for_answer)](int index, OneAnswer& own) {
+    if (inner) inner(index, own);
+    own.on_start = [started, on_start = std::move(own.on_start)](int n_prompt, int n_cached) {
       started();
-      if (own) own(n_prompt, n_cached);
+      if (on_start) on_start(n_prompt, n_cached);
     };
   };
   submission.on_end = [started, ended, inner = std::move(submission.on_end)](

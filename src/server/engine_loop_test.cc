@@ -36,9 +36,9 @@ class OneRound final : public Scheduler {
       all.swap(submitted_);
     }
     for (const Submission& one : all) {
-      GenerationRequest request = one.request;
-      one.for_answer(0, request);
-      request.on_text("x");
+      OneAnswer own(*one.request);
+      one.for_answer(0, own);
+      own.on_text("x");
       one.on_end(0, GenerationResult());
     }
     return false;
@@ -66,11 +66,13 @@ TEST(EngineLoop, TheFirstAnswerDoesNotWaitForWhatIsMeasuredWhileNothingIsAsked) 
   {
     EngineLoop loop(std::make_unique<OneRound>(), {.when_idle = measure});
     ExpectSoon([&] { return begun == 1; }, "measuring before the first question");
-    Submission question;
-    question.request.on_text = [&](std::string_view) {
+    GenerationRequest request;
+    request.on_text = [&](std::string_view) {
       EXPECT_EQ(done, 0);
       return ++answered > 0;
     };
+    Submission question;
+    question.request = std::make_shared<const GenerationRequest>(request);
     question.on_end = [](int, Result<GenerationResult>) {};
     EXPECT_EQ(loop.Submit(question).outcome, EngineLoop::Outcome::kAccepted);
     ExpectSoon([&] { return answered == 1; }, "the first answer");

@@ -24,26 +24,30 @@ size_t CountCharacters(std::string_view text) {
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
 }
 
+using Prompts = std::vector<std::vector<int32_t>>;  // in tokens
+
 // All but Cancel and Submitted runs on the loop's thread.
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  Job(const JobParts& parts, openai::ApiRequest request, std::vector<std::vector<int32_t>> prompts,
-      std::unique_ptr<AnswerForm> form, std::shared_ptr<Call> call)
+  Job(const JobParts& parts, GenerationWish wish, std::unique_ptr<AnswerForm> form,
+      std::shared_ptr<Call> call)
       : parts_(parts),
-        request_(std::move(request)),
-        prompts_(std::move(prompts)),
+        held_(std::move(wish.request)),
+        grammar_(std::move(wish.grammar)),
         form_(std::move(form)),
         call_(std::move(call)) {
-    if (openai::TellsOfPrompts(request_)) SplitPrompts();
-    answers_.resize(prompts_.size() * static_cast<size_t>(request_.n));
+    if (openai::TellsOfPrompts(request_)) SplitPrompts(wish.prompts);
+    prompts_ = std::make_shared<const Prompts>(std::move(wish.prompts));
+    answers_.resize(prompts_->size() * static_cast<size_t>(request_.n));
     const bool llama_stream = openai::IsLlamas(request_.endpoint) && request_.wishes.stream;
     wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
                     request_.wishes.return_token_source || llama_stream;
   }
 
   Submission MakeSubmission() {
-    Submission submission{.request = request_.generation, .n = request_.n, .prompts = prompts_};
-    submission.for_answer = [job = shared_from_this()](int index, GenerationRequest& of) {
+    Submission submission{
+        .request = {held_, &request_.generation}, .n = request_.n, .prompts = prompts_, .grammar = grammar_};
+    submission.for_answer = [job = shared_from_this()](int index, OneAnswer& of) {
       if (!job->begins_.empty()) of.begin = job->begins_[static_cast<size_t>(index / job->request_.n)];
       of.on_start = [job, index](int n_prompt, int n_cached) { job->Start(index, n_prompt, n_cached); };
       of.on_prefill = [job, index](int done, int total) { return job->TakeProgress(index, done, total); };
@@ -94,8 +98,8 @@ class Job : public std::enable_shared_from_this<Job> {
   };
   // The model's chances of a prompt's tokens are those of an answer that begins with them; of the first token
   // there are none.
-  void SplitPrompts() {
-    for (std::vector<int32_t>& prompt : prompts_) {
+  void SplitPrompts(Prompts& prompts) {
+    for (std::vector<int32_t>& prompt : prompts) {
       const auto rest = prompt.begin() + std::min<std::ptrdiff_t>(1, std::ssize(prompt));
       begins_.emplace_back(rest, prompt.end());
       prompt.erase(rest, prompt.end());
@@ -115,7 +119,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   State& At(int index) { return answers_[static_cast<size_t>(index)]; }
   const std::vector<int32_t>& PromptOf(int index) const {
-    return prompts_[static_cast<size_t>(index / request_.n)];
+    return (*prompts_)[static_cast<size_t>(index / request_.n)];
   }
 
   // Whoever comes first: the loop may be quicker than the thread that submits. Under the lock, for whoever
@@ -366,10 +370,11 @@ class Job : public std::enable_shared_from_this<Job> {
   }
 
   const JobParts parts_;
-  const openai::ApiRequest request_;
-  std::vector<std::vector<int32_t>> prompts_;
-  std::vector<std::vector<int32_t>>
-      begins_;  // of answers that tell of their prompts; each prompt is one token
+  const std::shared_ptr<const openai::ApiRequest> held_;
+  const openai::ApiRequest& request_ = *held_;
+  const std::shared_ptr<const Grammar> grammar_;  // null: any text
+  std::shared_ptr<const Prompts> prompts_;
+  Prompts begins_;  // of answers that tell of their prompts; each prompt is one token
   const std::unique_ptr<AnswerForm> form_;
   const std::shared_ptr<Call> call_;
   bool wants_tokens_ = false;
@@ -393,13 +398,11 @@ void SendRefusal(const JobParts& parts, size_t n_longest, const Status& status, 
 
 }  // namespace
 
-void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
-                        std::vector<std::vector<int32_t>> prompts, std::unique_ptr<wire::AnswerForm> form,
+void StartGenerationJob(const JobParts& parts, GenerationWish wish, std::unique_ptr<wire::AnswerForm> form,
                         std::shared_ptr<Call> call) {
   size_t n_longest = 0;  // tokens
-  for (const auto& prompt : prompts) n_longest = std::max(n_longest, prompt.size());
-  const auto job =
-      std::make_shared<Job>(parts, std::move(request), std::move(prompts), std::move(form), call);
+  for (const auto& prompt : wish.prompts) n_longest = std::max(n_longest, prompt.size());
+  const auto job = std::make_shared<Job>(parts, std::move(wish), std::move(form), call);
   const EngineLoop::Admission admission = parts.loop->Submit(job->MakeSubmission());
   switch (admission.outcome) {
     case EngineLoop::Outcome::kAccepted:

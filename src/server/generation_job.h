@@ -29,10 +29,14 @@ struct JobParts {
   int ping_seconds = 30;
 };
 
-// Each of `prompts` gets as many answers as the request wants. Answers the call, now or later.
-// REQUIRES: !prompts.empty()
-void StartGenerationJob(const JobParts& parts, openai::ApiRequest request,
-                        std::vector<std::vector<int32_t>> prompts, std::unique_ptr<wire::AnswerForm> form,
+// What is wished for: each of the prompts gets as many answers as the request wants.
+struct GenerationWish {
+  std::shared_ptr<const openai::ApiRequest> request;
+  std::vector<std::vector<int32_t>> prompts;    // in tokens; at least one
+  std::shared_ptr<const Grammar> grammar = {};  // the request's, compiled; null: it has none
+};
+// Answers the call, now or later.
+void StartGenerationJob(const JobParts& parts, GenerationWish wish, std::unique_ptr<wire::AnswerForm> form,
                         std::shared_ptr<Call> call);
 
 }  // namespace longspec::server

@@ -87,7 +87,7 @@ void PostSlot(Served& served, CallPtr call);
 std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call);
 // A request whose prompts are tokens, one list for each of them.
 struct Prepared {
-  openai::ApiRequest request;
+  std::shared_ptr<openai::ApiRequest> request;  // changes no more once it is prepared
   std::vector<std::vector<int32_t>> prompts = {};
   chat::ReadingForm reading = {};  // of the answers
 };

@@ -65,13 +65,13 @@ struct FormPrompt {
 };
 struct FormParts {
   openai::ResponseHead head;
-  openai::ApiRequest request;
+  std::shared_ptr<const openai::ApiRequest> request;
   chat::ReadingForm reading = {};  // of the answers' texts
   int n_ctx = 0;                   // positions of a context; 0: not known
   std::vector<FormPrompt> prompts = {
       FormPrompt()};  // each has request.n answers, one prompt's after another's
 
-  size_t n_answers() const { return prompts.size() * static_cast<size_t>(request.n); }
+  size_t n_answers() const { return prompts.size() * static_cast<size_t>(request->n); }
 };
 // Chat and text completions of OpenAI's API; llama.cpp's /completion.
 std::unique_ptr<AnswerForm> MakeOpenAiForm(FormParts parts);

@@ -37,7 +37,7 @@ Json UsageJson(int64_t evaluated, int64_t cached, int64_t output) {
 class AnthropicForm final : public AnswerForm {
  public:
   explicit AnthropicForm(FormParts parts)
-      : head_(std::move(parts.head)), wishes_(parts.request.wishes), reader_(parts.reading) {}
+      : head_(std::move(parts.head)), wishes_(parts.request->wishes), reader_(parts.reading) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     const GenerationResult& result = answers[0].result;

@@ -16,10 +16,19 @@ using openai::Endpoint;
 using Json = nlohmann::ordered_json;
 
 FormParts PartsFor(Endpoint endpoint, int n = 1) {
-  FormParts parts{.head = {.id = "7", .created = 1, .model = "m"},
-                  .request = {.endpoint = endpoint, .n = n},
-                  .prompts = {{.text = "one ", .n_tokens = 2}, {.text = "two ", .n_tokens = 5}}};
+  FormParts parts{
+      .head = {.id = "7", .created = 1, .model = "m"},
+      .request = std::make_shared<const openai::ApiRequest>(openai::ApiRequest{.endpoint = endpoint, .n = n}),
+      .prompts = {{.text = "one ", .n_tokens = 2}, {.text = "two ", .n_tokens = 5}}};
   return parts;
+}
+
+// Gives the parts another request.
+template <typename Change>
+void Ask(FormParts& parts, const Change& change) {
+  auto request = std::make_shared<openai::ApiRequest>(*parts.request);
+  change(*request);
+  parts.request = std::move(request);
 }
 
 // An answer to a prompt of so many tokens, of which one was known.
@@ -47,18 +56,20 @@ std::vector<Json> DataOf(const std::string& stream) {
 TEST(LlamaForm, FieldsThatAreWishedForKeepTheirPaths) {
   FormParts parts = PartsFor(Endpoint::kLlamaCompletion);
   parts.prompts.resize(1);
-  parts.request.wishes.response_fields = {"content", "timings/prompt_n",   "generation_settings/top_k",
-                                          "a/b",     "timings/prompt_n/x", ""};
+  Ask(parts, [](auto& request) {
+    request.wishes.response_fields = {"content", "timings/prompt_n",   "generation_settings/top_k",
+                                      "a/b",     "timings/prompt_n/x", ""};
+  });
   const Json json = Json::parse(MakeLlamaForm(parts)->Whole(std::vector{Said("Four")}));
   EXPECT_EQ(json.dump(), R"({"content":"Four","timings/prompt_n":1,"generation_settings/top_k":40})");
-  parts.request.wishes.response_fields = {""};
+  Ask(parts, [](auto& request) { request.wishes.response_fields = {""}; });
   EXPECT_EQ(MakeLlamaForm(parts)->Whole(std::vector{Said("Four")}), "{}\n");
 }
 
 TEST(LlamaForm, ChancesNameTheirTokens) {
   FormParts parts = PartsFor(Endpoint::kLlamaCompletion);
   parts.prompts.resize(1);
-  parts.request.generation.n_logprobs = 2;
+  Ask(parts, [](auto& request) { request.generation.n_logprobs = 2; });
   const Json json = Json::parse(MakeLlamaForm(parts)->Whole(std::vector{Said("Four")}));
   const Json& entry = json["completion_probabilities"][0];
   EXPECT_EQ(entry["id"], 7);
@@ -108,13 +119,13 @@ TEST(OpenAiCompletions, SeveralPromptsAreChoices) {
   EXPECT_EQ(json["usage"]["prompt_tokens"], 7);
   EXPECT_EQ(json["usage"]["completion_tokens"], 12);
   EXPECT_EQ(json["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
-  parts.request.wishes.echo = true;
+  Ask(parts, [](auto& request) { request.wishes.echo = true; });
   EXPECT_EQ(Json::parse(MakeOpenAiForm(parts)->Whole(answers))["choices"][2]["text"], "two c");
 }
 
 TEST(OpenAiCompletions, AnEchoComesBeforeItsAnswer) {
   FormParts parts = PartsFor(Endpoint::kCompletions);
-  parts.request.wishes.echo = true;
+  Ask(parts, [](auto& request) { request.wishes.echo = true; });
   const auto form = MakeOpenAiForm(parts);
   std::string texts[2];
   std::string stream = form->OnPiece({.index = 1, .text = "b", .tokens = {}, .timings = {}});
@@ -132,7 +143,7 @@ TEST(OpenAiCompletions, ChunksBeforeTheLastHaveNoUsage) {
   for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChatCompletions}) {
     FormParts parts = PartsFor(endpoint);
     parts.prompts.resize(1);
-    parts.request.wishes.include_usage = true;
+    Ask(parts, [](auto& request) { request.wishes.include_usage = true; });
     const auto form = MakeOpenAiForm(parts);
     std::string stream = form->OnPiece({.index = 0, .text = "b", .tokens = {}, .timings = {}});
     stream += form->OnAnswerEnd(0, Said("b"));
@@ -142,7 +153,7 @@ TEST(OpenAiCompletions, ChunksBeforeTheLastHaveNoUsage) {
       EXPECT_TRUE(chunks[i].contains("usage") && chunks[i]["usage"].is_null()) << chunks[i].dump();
     }
     EXPECT_EQ(chunks.back()["usage"]["completion_tokens"], 3);
-    parts.request.wishes.include_usage = false;
+    Ask(parts, [](auto& request) { request.wishes.include_usage = false; });
     for (const Json& chunk : DataOf(MakeOpenAiForm(parts)->OnAnswerEnd(0, Said("b"))))
       EXPECT_FALSE(chunk.contains("usage"));
   }

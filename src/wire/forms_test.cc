@@ -246,13 +246,15 @@ Answer AnswerOf(const Case& one) {
   return answer;
 }
 
-FormParts PartsOf(int n = 1) {
+FormParts PartsOf(int n = 1, bool return_tokens = false) {
   const chat::CallForm calls{.format = ToolFormat::kHermes};
+  openai::ApiRequest request;
+  request.n = n;
+  request.wishes.return_tokens = return_tokens;
   FormParts parts{.head = {.id = "7", .created = 1, .model = "m"},
-                  .request = {},
+                  .request = std::make_shared<const openai::ApiRequest>(std::move(request)),
                   .reading = {.thinking = chat::ThinkingForm{.tags = {"<think>", "</think>"}},
                               .calls = std::make_shared<const chat::CallForm>(calls)}};
-  parts.request.n = n;
   return parts;
 }
 
@@ -343,9 +345,7 @@ TEST(OpenAiForm, AStreamIsTheWholeAnswerHoweverItIsCut) {
 }
 
 TEST(OpenAiForm, TokensAreShownOnceAlsoWhereTheyAreCalls) {
-  FormParts parts = PartsOf();
-  parts.request.wishes.return_tokens = true;
-  const auto form = MakeOpenAiForm(std::move(parts));
+  const auto form = MakeOpenAiForm(PartsOf(1, true));
   std::vector<openai::TokenReport> reports(kCall.size());
   std::string stream;
   for (size_t i = 0; i < kCall.size(); ++i) {

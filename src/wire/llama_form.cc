@@ -61,10 +61,10 @@ class LlamaForm final : public AnswerForm {
     for (size_t i = 0; i < answers.size(); ++i) {
       Json json = Last(static_cast<int>(i), answers[i]);
       json["content"] = answers[i].result.text;
-      if (request_.wishes.return_tokens) json["tokens"] = answers[i].result.tokens;
+      if (request_->wishes.return_tokens) json["tokens"] = answers[i].result.tokens;
       if (HasChances()) json["completion_probabilities"] = openai::LogprobsContentJson(answers[i].tokens);
       AddSources(answers[i].tokens, &json);
-      all.push_back(Picked(json, request_.wishes.response_fields));
+      all.push_back(Picked(json, request_->wishes.response_fields));
     }
     return openai::DumpJson(answers.size() == 1 ? all[0] : all) + "\n";
   }
@@ -75,7 +75,7 @@ class LlamaForm final : public AnswerForm {
   }
 
   std::string OnProgress(int index, const Progress& progress) override {
-    if (!request_.wishes.return_progress) return {};
+    if (!request_->wishes.return_progress) return {};
     Json chunk = First(index, "");
     chunk["prompt_progress"] = {{"total", progress.total},
                                 {"cache", progress.cached},
@@ -91,12 +91,12 @@ class LlamaForm final : public AnswerForm {
     for (const openai::TokenReport& report : piece.tokens) chunk["tokens"].push_back(report.token.id);
     if (HasChances()) chunk["completion_probabilities"] = openai::LogprobsContentJson(piece.tokens);
     AddSources(piece.tokens, &chunk);
-    if (request_.wishes.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
+    if (request_->wishes.timings_per_token) chunk["timings"] = openai::TimingsJson(piece.timings);
     return Event(chunk);
   }
 
   std::string OnAnswerEnd(int index, const Answer& answer) override {
-    return Event(Picked(Last(index, answer), request_.wishes.response_fields));
+    return Event(Picked(Last(index, answer), request_->wishes.response_fields));
   }
 
   // No "[DONE]": the last event says `stop`.
@@ -104,12 +104,12 @@ class LlamaForm final : public AnswerForm {
   std::string OnError(const openai::ApiError& error) override { return Event(ErrorBody(error)); }
 
  private:
-  const FormPrompt& PromptOf(int index) const { return prompts_[static_cast<size_t>(index / request_.n)]; }
+  const FormPrompt& PromptOf(int index) const { return prompts_[static_cast<size_t>(index / request_->n)]; }
 
-  bool HasChances() const { return request_.generation.n_logprobs >= 0; }
+  bool HasChances() const { return request_->generation.n_logprobs >= 0; }
 
   void AddSources(std::span<const openai::TokenReport> tokens, Json* json) const {
-    if (request_.wishes.return_token_source) (*json)["token_sources"] = openai::SourcesJson(tokens);
+    if (request_->wishes.return_token_source) (*json)["token_sources"] = openai::SourcesJson(tokens);
   }
 
   // What all chunks but the last have.
@@ -125,8 +125,8 @@ class LlamaForm final : public AnswerForm {
 
   Json Last(int index, const Answer& answer) const {
     const GenerationResult& result = answer.result;
-    GenerationRequest settings = request_.generation;
-    settings.sampling.seed = result.seed;
+    Json settings = GenerationSettingsJson(request_->generation, n_ctx_);
+    settings["seed"] = result.seed;
     const FormPrompt& prompt = PromptOf(index);
     const int64_t n_known = prompt.n_tokens + static_cast<int64_t>(result.tokens.size());
     return {{"index", index},
@@ -137,7 +137,7 @@ class LlamaForm final : public AnswerForm {
             {"model", head_.model},
             {"tokens_predicted", result.tokens.size()},
             {"tokens_evaluated", prompt.n_tokens},
-            {"generation_settings", GenerationSettingsJson(settings, n_ctx_)},
+            {"generation_settings", std::move(settings)},
             {"prompt", prompt.text},
             {"has_new_line", result.text.find('\n') != std::string::npos},
             {"truncated", n_ctx_ > 0 && n_known >= n_ctx_},  // the context is full, whatever ended the answer
@@ -150,7 +150,7 @@ class LlamaForm final : public AnswerForm {
 
   std::vector<int64_t> n_tokens_;  // of each answer so far
   const openai::ResponseHead head_;
-  const openai::ApiRequest request_;
+  const std::shared_ptr<const openai::ApiRequest> request_;
   const std::vector<FormPrompt> prompts_;
   const int n_ctx_;
   std::vector<int> slots_;

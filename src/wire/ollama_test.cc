@@ -72,7 +72,7 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
   const ApiRequest request = OllamaAccepted(
       OllamaRoute::kChat, R"({"messages": [{"role": "user", "content": "hi"}], )" + tools + "}");
   FormParts parts{.head = {.id = "1", .model = "m"},
-                  .request = request,
+                  .request = std::make_shared<const ApiRequest>(request),
                   .reading = {.calls = chat::CallFormOf(chat::ToolFormat::kHermes, request.tools)}};
   const auto form = MakeOllamaForm(OllamaRoute::kChat, parts);
   EXPECT_FALSE(form->has_events());

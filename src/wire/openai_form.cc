@@ -20,15 +20,15 @@ class OpenAiForm final : public AnswerForm {
   explicit OpenAiForm(FormParts parts)
       : readers_(parts.n_answers(), chat::AnswerReader(parts.reading)),
         head_(std::move(parts.head)),
-        endpoint_(parts.request.endpoint),
-        wishes_(parts.request.wishes),
+        endpoint_(parts.request->endpoint),
+        wishes_(parts.request->wishes),
         reading_(parts.reading),
-        shown_({.logprobs = parts.request.generation.n_logprobs >= 0,
+        shown_({.logprobs = parts.request->generation.n_logprobs >= 0,
                 .sources = wishes_.return_token_source,
                 .token_ids = wishes_.return_tokens,
-                .n = parts.request.n}),
+                .n = parts.request->n}),
         prompts_(std::move(parts.prompts)),
-        echoes_(wishes_.echo && !openai::TellsOfPrompts(parts.request)) {}
+        echoes_(wishes_.echo && !openai::TellsOfPrompts(*parts.request)) {}
 
   std::string Whole(std::span<const Answer> answers) override {
     Json json = openai::ResponseJson(endpoint_, head_, answers, shown_);

@@ -223,7 +223,7 @@ class ResponsesForm final : public AnswerForm {
  public:
   ResponsesForm(FormParts parts, Json repeated)
       : head_(std::move(parts.head)),
-        generation_(std::move(parts.request.generation)),
+        request_(std::move(parts.request)),
         repeated_(std::move(repeated)),
         reader_(parts.reading) {}
 
@@ -384,33 +384,33 @@ class ResponsesForm final : public AnswerForm {
   // Null: it is in the making.
   Json Response(const GenerationResult* result) const {
     const bool whole = result != nullptr && result->finish_reason == FinishReason::kStop;
-    const SamplingOptions& sampling = generation_.sampling;
-    Json json = {
-        {"id", "resp_" + head_.id},
-        {"object", "response"},
-        {"created_at", head_.created},
-        {"status", result == nullptr ? "in_progress"
-                   : whole           ? "completed"
-                                     : "incomplete"},
-        {"error", nullptr},
-        {"incomplete_details", nullptr},
-        {"instructions", nullptr},
-        {"max_output_tokens", generation_.n_predict < 0 ? Json(nullptr) : Json(generation_.n_predict)},
-        {"model", head_.model},
-        {"output", Json::array()},
-        {"parallel_tool_calls", true},
-        {"previous_response_id", nullptr},
-        {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
-        {"store", false},
-        {"temperature", sampling.temperature},
-        {"text", {{"format", {{"type", "text"}}}}},
-        {"tool_choice", "auto"},
-        {"tools", Json::array()},
-        {"top_p", sampling.top_p},
-        {"truncation", "disabled"},
-        {"usage", nullptr},
-        {"user", nullptr},
-        {"metadata", Json::object()}};
+    const SamplingOptions& sampling = request_->generation.sampling;
+    const int n_predict = request_->generation.n_predict;
+    Json json = {{"id", "resp_" + head_.id},
+                 {"object", "response"},
+                 {"created_at", head_.created},
+                 {"status", result == nullptr ? "in_progress"
+                            : whole           ? "completed"
+                                              : "incomplete"},
+                 {"error", nullptr},
+                 {"incomplete_details", nullptr},
+                 {"instructions", nullptr},
+                 {"max_output_tokens", n_predict < 0 ? Json(nullptr) : Json(n_predict)},
+                 {"model", head_.model},
+                 {"output", Json::array()},
+                 {"parallel_tool_calls", true},
+                 {"previous_response_id", nullptr},
+                 {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
+                 {"store", false},
+                 {"temperature", sampling.temperature},
+                 {"text", {{"format", {{"type", "text"}}}}},
+                 {"tool_choice", "auto"},
+                 {"tools", Json::array()},
+                 {"top_p", sampling.top_p},
+                 {"truncation", "disabled"},
+                 {"usage", nullptr},
+                 {"user", nullptr},
+                 {"metadata", Json::object()}};
     for (const auto& [name, value] : repeated_.items()) json[name] = value;
     if (result == nullptr) return json;
     if (!whole) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
@@ -427,7 +427,7 @@ class ResponsesForm final : public AnswerForm {
   }
 
   const openai::ResponseHead head_;
-  const GenerationRequest generation_;
+  const std::shared_ptr<const openai::ApiRequest> request_;
   const Json repeated_;
   chat::AnswerReader reader_;
   Json output_ = Json::array();

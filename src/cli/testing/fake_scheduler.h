@@ -32,9 +32,9 @@ class FakeScheduler final : public Scheduler {
   int64_t held() const { return static_cast<int64_t>(jobs_.size()); }
 
   Result<int64_t> Submit(Submission submission) override {
-    if (PromptOf(submission.request).find("refuse") != std::string::npos)
+    if (PromptOf(*submission.request).find("refuse") != std::string::npos)
       return ResourceExhausted("the prompt has 9 tokens but the context holds 8");
-    requests.push_back(submission.request);
+    requests.push_back(*submission.request);
     jobs_.push_back({++submitted, std::move(submission)});
     most_held = std::max(most_held, jobs_.size());
     return submitted;
@@ -56,7 +56,7 @@ class FakeScheduler final : public Scheduler {
     std::vector<Job> ended;
     for (size_t i = 0; i < running; ++i) {
       Job& job = jobs_[i];
-      if (job.submission.request.on_text) job.submission.request.on_text("x");
+      if (job.submission.request->on_text) job.submission.request->on_text("x");
       if (++job.rounds == Rounds(job)) ended.push_back(job);
     }
     std::erase_if(jobs_, [](const Job& job) { return job.rounds == Rounds(job); });
@@ -77,12 +77,12 @@ class FakeScheduler final : public Scheduler {
   }
 
   static bool Fails(const Job& job) {
-    return PromptOf(job.submission.request).find("fail") != std::string::npos;
+    return PromptOf(*job.submission.request).find("fail") != std::string::npos;
   }
 
   static int Rounds(const Job& job) {
     if (Fails(job)) return 1;
-    return job.submission.request.n_predict < 0 ? 3 : job.submission.request.n_predict;
+    return job.submission.request->n_predict < 0 ? 3 : job.submission.request->n_predict;
   }
 
   static void End(const Job& job) {
@@ -92,8 +92,8 @@ class FakeScheduler final : public Scheduler {
         continue;
       }
       GenerationResult result;
-      result.text = PromptOf(job.submission.request) + " " + std::to_string(i) + "!";
-      result.seed = job.submission.request.sampling.seed.value_or(1);
+      result.text = PromptOf(*job.submission.request) + " " + std::to_string(i) + "!";
+      result.seed = job.submission.request->sampling.seed.value_or(1);
       result.finish_reason = FinishReason::kStop;
       result.timings.prompt_n = 10;
       result.timings.predicted_n = job.rounds;
