@@ -22,6 +22,7 @@
 namespace longspec::train {
 namespace {
 
+using longspec::testing::OneSequence;
 using longspec::testing::Path;
 using longspec::testing::PathsOf;
 using testing::Rig;
@@ -89,11 +90,11 @@ TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOption
   const auto policy = MakeFixedPolicy(options);
   auto sampler = Sampler::Create({.seed = 1}, rig.tiny.spec.n_vocab);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
-  testing::OneSequence decoder(&rig.tiny.target(), {.tokens = &tokens,
-                                                    .cache = cache.get(),
-                                                    .drafter = drafter->get(),
-                                                    .policy = policy.get(),
-                                                    .sampler = &*sampler});
+  OneSequence decoder(&rig.tiny.target(), {.tokens = &tokens,
+                                           .cache = cache.get(),
+                                           .drafter = drafter->get(),
+                                           .policy = policy.get(),
+                                           .sampler = &*sampler});
   Status status = decoder.Prefill();
   EXPECT_TRUE(status.ok()) << status.message();
   TokenTree tree(tokens.back());
