@@ -9,6 +9,7 @@
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_bf16.h"
 #include "kernels/cpu/avx512_bf16_math.h"
+#include "kernels/cpu/weights_ahead.h"
 
 namespace longspec::kernels::avx512_bf16 {
 namespace {
@@ -47,7 +48,7 @@ template <int R, int G>
   for (; k + 2 <= a.w->n_in; k += 2, weights += kPairBytes) {
     if (row == 0) {
 #pragma GCC unroll 4
-      for (int g = 0; g < G; ++g, next += 64) _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
+      for (int g = 0; g < G; ++g, next += 64) FetchLine(next);
     }
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) w[g] = InPairs(Load32(weights + static_cast<size_t>(g) * a.w->group_bytes));

@@ -8,6 +8,7 @@
 #include "kernels/cpu/avx512_products.h"
 #include "kernels/cpu/bf16_lanes.h"
 #include "kernels/cpu/weight_traits.h"
+#include "kernels/cpu/weights_ahead.h"
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
@@ -80,9 +81,7 @@ template <WeightFormat F, int R, int L>
   for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
   for (int64_t b = 0; b < n_block; ++b, ++x, w += kBlockBytes<F>, next += 64 * L) {
 #pragma GCC unroll 16
-    for (int line = 0; line < L; ++line) {
-      _mm_prefetch(reinterpret_cast<const char*>(next + 64 * line), _MM_HINT_T0);
-    }
+    for (int line = 0; line < L; ++line) FetchLine(next + 64 * line);
     __m512i dot[R][2];
     BlockDots<F, R>(w, x, n_block, dot);
     const __m512 d = scales.Scale(b);
@@ -102,10 +101,6 @@ template <WeightFormat F, int R, int L>
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group, acc[r], a.add);
 }
-
-// Cache lines of one block: scales and minima take at most one.
-template <WeightFormat F>
-inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
 
 // A group's weights stay in the first-level cache while the tiles of rows pass over them, and the first pass
 // fetches the next group, so that memory never idles.
@@ -157,9 +152,7 @@ template <WeightFormat F, int R, int G, bool kFetch>
   for (int64_t k = 0; k < a.w->n_in; ++k, next += kStep) {
     if constexpr (kFetch) {
 #pragma GCC unroll 4
-      for (size_t at = 0; at < kStep; at += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(next + at), _MM_HINT_T0);
-      }
+      for (size_t at = 0; at < kStep; at += 64) FetchLine(next + at);
     }
     __m512 w[G];
 #pragma GCC unroll 4
