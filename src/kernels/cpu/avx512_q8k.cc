@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Products in arithmetic "q8k", AVX-512 with VNNI. One vector is a group's 16 output rows; a tile is R rows
-// of x against some super-blocks of one group, which share each unpacked weight, factor and pair of factors.
+// of x against some super-blocks of one group, which share each unpacked weight and pair of factors.
+//
+// A tile is bound by multiplications: one vector of them a cycle, be they 64 products with weights or 16 with
+// factors, while all else has instructions to spare. Of a super-block 64 are products with weights. So Q4_K
+// and Q5_K get by with 19 others, and Q6_K with 27.
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/avx512_products.h"
@@ -25,158 +29,206 @@ class SuperScales {
 
   __m512 Scale(int64_t super) const { return LoadHalf16(scales_ + super * kRowGroup * 2); }
   __m512 Minimum(int64_t super) const { return LoadHalf16(minima_ + super * kRowGroup * 2); }
-  // Of a block, or of a half of one.
-  __m512i Factor(int64_t index) const { return Wide(factors_ + index * kRowGroup); }
-  // Of minima of blocks 2 i and 2 i + 1, 16 bits each; of Q6_K, of both halves of block i.
-  __m512i Pair(int64_t i) const {
-    const std::byte* first = (kHasMin<F> ? min_factors_ : factors_) + 2 * i * kRowGroup;
-    const __m512i low = _mm512_and_si512(Wide(first), _mm512_set1_epi32(0xFFFF));
-    return _mm512_or_si512(low, _mm512_slli_epi32(Wide(first + kRowGroup), 16));
+  // Of Q6_K, of a half of a block.
+  __m512i Factor(int64_t half) const {
+    return _mm512_cvtepi8_epi32(
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors_ + half * kRowGroup)));
   }
+  // Of Q4_K and Q5_K, of blocks 2 i and 2 i + 1, 16 bits each.
+  __m512i Pair(int64_t i) const { return PairOf(factors_, i); }
+  __m512i MinimaPair(int64_t i) const { return PairOf(min_factors_, i); }
 
  private:
-  static __m512i Wide(const std::byte* factors) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors));
-    if constexpr (kHasMin<F>) return _mm512_cvtepu8_epi32(bytes);
-    return _mm512_cvtepi8_epi32(bytes);
+  static __m512i PairOf(const std::byte* factors, int64_t i) {
+    const auto* blocks = reinterpret_cast<const __m128i*>(factors + 2 * i * kRowGroup);
+    const __m512i first = _mm512_cvtepu8_epi32(_mm_loadu_si128(blocks));
+    const __m512i second = _mm512_cvtepu8_epi32(_mm_loadu_si128(blocks + 1));
+    return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
   }
 
   const std::byte *scales_, *minima_, *factors_, *min_factors_;
 };
 
-// Factors, of few bits and signed, times the steps of a row's block. The upper 16 bits of a lane are the
-// sign's.
-inline __m512i TimesSteps(__m512i factors, int32_t steps) {
-  return _mm512_mullo_epi16(factors, _mm512_set1_epi32(steps | (1 << 16)));
-}
+// A super-block of R rows, which are n_super blocks apart.
+template <int R>
+struct Rows {
+  const Q8KBlock* x;
+  int64_t n_super;
+  const Q8KBlock& operator[](int r) const { return x[r * n_super]; }
+};
 
-// Line J of a block's weights.
-template <WeightFormat F, Quants Q, int J>
-inline __m512i Weights(const std::byte* w) {
-  if constexpr (Q == Quants::kBytes) return _mm512_loadu_si512(w + 64 * J);
-  return Line<F, J>(w);
-}
-
-// dot += the products of line J with rows q_stride apart.
-template <WeightFormat F, Quants Q, int J, int R>
-[[gnu::always_inline]] inline void AddLine(const std::byte* w, const int8_t* q, int64_t q_stride,
-                                           __m512i (&dot)[R][2]) {
-  const __m512i weights = Weights<F, Q, J>(w);
+// dot += the products of line J of a block's weights with block i of the rows.
+template <WeightFormat F, int J, int R>
+[[gnu::always_inline]] inline void AddLine(const std::byte* w, const Rows<R>& x, int i, __m512i (&dot)[R]) {
+  const __m512i weights = Line<F, J>(w);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const __m512i x = Broadcast32(q + r * q_stride + 4 * J);
-    dot[r][J / 4] = _mm512_dpbusd_epi32(dot[r][J / 4], weights, x);
+    dot[r] = _mm512_dpbusd_epi32(dot[r], weights, Broadcast32(x[r].q + kQuantBlock * i + 4 * J));
   }
 }
 
-// The integer dots of one group's block with both halves of 32 values of R rows. Those of *Halves are still
-// 32 times the sum of the values too large.
-template <WeightFormat F, Quants Q, int R, int... J>
-[[gnu::always_inline]] inline void SuperBlockDots(Lines<J...>, const std::byte* w, const int8_t* q,
-                                                  int64_t q_stride, __m512i (&dot)[R][2]) {
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm512_setzero_si512();
-  (AddLine<F, Q, J>(w, q, q_stride, dot), ...);
+template <WeightFormat F, int R, int... J>
+[[gnu::always_inline]] inline void AddLines(Lines<J...>, const std::byte* w, const Rows<R>& x, int i,
+                                            __m512i (&dot)[R]) {
+  (AddLine<F, J>(w, x, i, dot), ...);
 }
 
-// R rows against the span.
-template <WeightFormat F, Quants Q, int R>
+template <int R>
+[[gnu::always_inline]] inline void Clear(__m512i (&sums)[R]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
+}
+
+// Adds up steps * factor * (the dot of a block or of its half) of R rows of a super-block.
+//
+// Of Q4_K and Q5_K two blocks at a time: one instruction multiplies the factors of both with steps, in 16
+// bits.
+template <WeightFormat F, int R>
+class SuperDots {
+ public:
+  static constexpr int kBlocksAtOnce = 2;
+
+  explicit SuperDots(const Rows<R>& x) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x[r].steps));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(steps_[r]), _mm_cvtepu8_epi16(bytes));
+    }
+  }
+
+  // Of block `i` and the next, whose weights begin at w.
+  [[gnu::always_inline]] void Add(const SuperScales<F>& scales, int64_t super, int i, const std::byte* w,
+                                  const Rows<R>& x, __m512i (&dots)[R]) const {
+    constexpr Lines<0, 4, 1, 5, 2, 6, 3, 7> kLines;
+    const __m512i factors = scales.Pair((super * kBlocks + i) / 2);
+    __m512i dot[R], products[R];
+    Clear(dot);
+    AddLines<F>(kLines, w, x, i, dot);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      products[r] = _mm512_mullo_epi16(factors, _mm512_set1_epi32(steps_[r][i / 2]));
+      const __m512i first = _mm512_and_si512(products[r], _mm512_set1_epi32(0xFFFF));
+      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r], first));
+    }
+    Clear(dot);
+    AddLines<F>(kLines, w + kBlockBytes<F>, x, i + 1, dot);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m512i second = _mm512_srli_epi32(products[r], 16);
+      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r], second));
+    }
+  }
+
+ private:
+  int32_t steps_[R][kBlocks / 2];  // of two blocks, 16 bits each
+};
+
+// Of Q6_K the dot of a half begins with what 32, which was added to its weights, makes it too large.
+template <int R>
+class SuperDots<WeightFormat::kSuperU6Halves, R> {
+ public:
+  static constexpr WeightFormat kFormat = WeightFormat::kSuperU6Halves;
+  static constexpr int kBlocksAtOnce = 1;
+
+  explicit SuperDots(const Rows<R>& x) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x[r].steps));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(steps_[r]), _mm256_cvtepu8_epi32(bytes));
+      _mm512_storeu_si512(less_32_[r], Less32(x[r], bytes));
+    }
+  }
+
+  [[gnu::always_inline]] void Add(const SuperScales<kFormat>& scales, int64_t super, int i,
+                                  const std::byte* w, const Rows<R>& x, __m512i (&dots)[R]) const {
+    const int64_t half = 2 * (super * kBlocks + i);
+    const __m512i first = scales.Factor(half), second = scales.Factor(half + 1);
+    __m512i dot[R], both[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) dot[r] = _mm512_set1_epi32(less_32_[r][2 * i]);
+    AddLines<kFormat>(Lines<0, 1, 2, 3>(), w, x, i, dot);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      both[r] = _mm512_mullo_epi32(dot[r], first);
+      dot[r] = _mm512_set1_epi32(less_32_[r][2 * i + 1]);
+    }
+    AddLines<kFormat>(Lines<4, 5, 6, 7>(), w, x, i, dot);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      both[r] = _mm512_add_epi32(both[r], _mm512_mullo_epi32(dot[r], second));
+      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(both[r], _mm512_set1_epi32(steps_[r][i])));
+    }
+  }
+
+ private:
+  // -32 times the sums of the halves' q. The block has steps times these sums: the quotients are integers,
+  // and what is computed here is within a hundredth of them.
+  static __m512i Less32(const Q8KBlock& x, __m128i steps) {
+    alignas(64) static constexpr float kOfSteps[16] = {
+        0.0F, -32 / 1.0F, -32 / 2.0F, -32 / 3.0F, -32 / 4.0F, -32 / 5.0F, -32 / 6.0F, -32 / 7.0F, -32 / 8.0F};
+    const __m512i of_halves = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(steps, steps));
+    const __m512 factors = _mm512_permutexvar_ps(of_halves, _mm512_load_ps(kOfSteps));
+    const __m512i sums =
+        _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.half_sums)));
+    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factors));
+  }
+
+  int32_t steps_[R][kBlocks], less_32_[R][2 * kBlocks];
+};
+
+// R rows against the span. Their sums are in memory: registers are for dots.
+template <WeightFormat F, int R>
 [[gnu::noinline]] void Q8KTile(const Span<SuperScales<F>>& span, int row) {
   const SuperScales<F> scales = *span.scales;
-  const int64_t n_super = span.n_super;
   const std::byte *w = span.quants, *next = span.next;
-  const Q8KBlock* x = span.Row(row);
-  const auto q_stride = static_cast<int64_t>(static_cast<size_t>(n_super) * sizeof(Q8KBlock));
-  __m512 acc[R];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) acc[r] = _mm512_loadu_ps(span.acc + (row + r) * kRowGroup);
-  for (int64_t super = span.begin; super < span.end; ++super, ++x) {
-    __m512i dots[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) dots[r] = _mm512_setzero_si512();
-    for (int i = 0; i < kBlocks; ++i, w += kQuantBytes<F, Q>) {
+  float* acc = span.acc + row * kRowGroup;
+  Rows<R> x = {span.Row(row), span.n_super};
+  for (int64_t super = span.begin; super < span.end; ++super, ++x.x) {
+    const SuperDots<F, R> super_dots(x);
+    __m512i dots[R], minima[R];
+    Clear(dots);
+    constexpr int kAtOnce = SuperDots<F, R>::kBlocksAtOnce;
+    for (int i = 0; i < kBlocks; i += kAtOnce, w += kAtOnce * kBlockBytes<F>) {
       if (next != nullptr) {
 #pragma GCC unroll 16
-        for (int line = 0; line < kBlockLines<F>; ++line, next += 64) {
-          _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
-        }
+        for (int line = 0; line < kAtOnce * kBlockLines<F>; ++line, next += 64) FetchLine(next);
       }
-      __m512i dot[R][2];
-      SuperBlockDots<F, Q, R>(Lines<0, 4, 1, 5, 2, 6, 3, 7>(), w, x->q + kQuantBlock * i, q_stride, dot);
-      const int64_t b = super * kBlocks + i;
-      const __m512i first = scales.Factor(kHasMin<F> ? b : 2 * b);
-      [[maybe_unused]] const __m512i second = kHasMin<F> ? first : scales.Factor(2 * b + 1);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const int32_t steps = x[r * n_super].steps[i];
-        if constexpr (kIsU4<F>) {
-          // The dot of a half, at most 16 * 15 * 127 = 30480, is the lower 16 bits of its lane, and the upper
-          // ones of a factor are zeros.
-          const __m512i factor = TimesSteps(first, steps);
-          dots[r] = _mm512_dpwssd_epi32(dots[r], dot[r][0], factor);
-          dots[r] = _mm512_dpwssd_epi32(dots[r], dot[r][1], factor);
-        } else if constexpr (kHasMin<F>) {
-          const __m512i both = _mm512_add_epi32(dot[r][0], dot[r][1]);
-          dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(both, TimesSteps(first, steps)));
-        } else {
-          dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r][0], TimesSteps(first, steps)));
-          dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r][1], TimesSteps(second, steps)));
-        }
-      }
+      super_dots.Add(scales, super, i, w, x, dots);
     }
-    // What sums of x are multiplied with: minima, or what was added to the weights.
-    constexpr int kPairs = kHasMin<F> ? 4 : 8;
-    __m512i sums[R];
+    if constexpr (kHasMin<F>) {
+      Clear(minima);
+      for (int i = 0; i < kBlocks / 2; ++i) {
+        const __m512i factors = scales.MinimaPair(super * (kBlocks / 2) + i);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
-    for (int i = 0; i < kPairs; ++i) {
-      const __m512i pair = scales.Pair(super * kPairs + i);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const Q8KBlock& block = x[r * n_super];
-        const int16_t* of_x = kHasMin<F> ? block.block_sums : block.half_sums;
-        sums[r] = _mm512_dpwssd_epi32(sums[r], pair, Broadcast32(of_x + 2 * i));
+        for (int r = 0; r < R; ++r)
+          minima[r] = _mm512_dpwssd_epi32(minima[r], factors, Broadcast32(x[r].block_sums + 2 * i));
       }
     }
     const __m512 d = scales.Scale(super);
     [[maybe_unused]] const __m512 m = kHasMin<F> ? scales.Minimum(super) : d;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      if constexpr (!kHasMin<F>) dots[r] = _mm512_sub_epi32(dots[r], _mm512_slli_epi32(sums[r], 5));
       __m512 t = _mm512_mul_ps(d, _mm512_cvtepi32_ps(dots[r]));
-      if constexpr (kHasMin<F>) t = _mm512_fnmadd_ps(m, _mm512_cvtepi32_ps(sums[r]), t);
-      acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(x[r * n_super].d), t, acc[r]);
+      if constexpr (kHasMin<F>) t = _mm512_fnmadd_ps(m, _mm512_cvtepi32_ps(minima[r]), t);
+      float* sum = acc + r * kRowGroup;
+      _mm512_storeu_ps(sum, _mm512_fmadd_ps(_mm512_set1_ps(x[r].d), t, _mm512_loadu_ps(sum)));
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) _mm512_storeu_ps(span.acc + (row + r) * kRowGroup, acc[r]);
-}
-
-// The lines of a block to bytes.
-template <WeightFormat F, int... J>
-[[gnu::always_inline]] inline void UnpackLines(Lines<J...>, const std::byte* packed, std::byte* bytes) {
-  (_mm512_storeu_si512(bytes + 64 * J, (Line<F, J>(packed))), ...);
 }
 
 struct Isa {
   template <WeightFormat F>
   using Scales = SuperScales<F>;
   static constexpr int kTileRows = kMostRows;
-  // Two nibbles are taken apart as fast as they are read; weights of several lines are not.
+  // To take weights apart needs no multiplication.
   template <WeightFormat F>
-  static constexpr int kManyRows = kIsU4<F> ? kRowBlock + 1 : 2 * kMostRows + 1;
-
-  template <WeightFormat F>
-  static void Unpack(const std::byte* packed, int n_block, std::byte* bytes) {
-    for (int b = 0; b < n_block; ++b, packed += kBlockBytes<F>, bytes += kByteBlock)
-      UnpackLines<F>(Lines<0, 1, 2, 3, 4, 5, 6, 7>(), packed, bytes);
-  }
+  static constexpr int kManyRows = kNever;
 
   // The first tile fetches the next group, so that memory never idles.
   template <WeightFormat F, Quants Q>
   static void Tiles(Span<SuperScales<F>> span, int n_rows) {
     ForEachTile(n_rows, [&](auto rows, int row) {
-      Q8KTile<F, Q, decltype(rows)::kValue>(span, row);
+      Q8KTile<F, decltype(rows)::kValue>(span, row);
       span.next = nullptr;
     });
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How rows pass over the packed weights of a group in arithmetic "q8k". Few rows take the group at once, and
-// take the weights as they were packed. Many take some super-blocks at a time, unpacked to bytes once for all
-// of them, which stay in the first-level cache while the tiles of rows pass over them. Everything lives in an
-// unnamed namespace: files built for different instruction sets may include this.
+// How rows pass over the packed weights of a group in arithmetic "q8k". Few rows take the group at once. Many
+// take some super-blocks at a time, which stay in the first-level cache while the tiles of rows pass over
+// them; where taking packed weights apart costs time, they are unpacked to bytes once for all of these rows.
+// Everything lives in an unnamed namespace: files built for different instruction sets may include this.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@ namespace {  // NOLINT(google-build-namespaces)
 constexpr int kBlocks = kSuperBlock / kQuantBlock;
 constexpr int kSpan = 4;        // super-blocks that all tiles pass over before the next ones
 constexpr int kRowBlock = 128;  // rows whose sums are kept meanwhile
+constexpr int kNever = kRowBlock + 1;
 
 // What the tiles of some rows work on: super-blocks [begin, end) of a group.
 template <typename Scales>
@@ -37,8 +38,8 @@ struct Span {
 // One group and rows [row, row + n_rows), at most kRowBlock. An Isa has
 //   Scales<F>(group, n_super)                    where a group's scales are
 //   kTileRows                                    the most rows of a tile of packed weights
-//   kManyRows<F>                                 from so many rows on unpacking pays
-//   Unpack<F>(packed, n_block, bytes)
+//   kManyRows<F>                                 from so many rows on unpacking pays; kNever
+//   Unpack<F>(packed, n_block, bytes)            unless that is never
 //   Tiles<F, Quants>(span, n_rows)               adds the span to the sums of all rows
 //   Store(a, group, row, n_rows, acc)            writes the sums
 template <WeightFormat F, class Isa>
@@ -62,14 +63,16 @@ void MultiplyGroup(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
                       .x = a.x + int64_t{row} * n_super,
                       .n_super = n_super,
                       .acc = acc};
-    if (n_rows < Isa::template kManyRows<F>) {
-      Isa::template Tiles<F, Quants::kPacked>(span, n_rows);
-      continue;
+    if constexpr (Isa::template kManyRows<F> != kNever) {
+      if (n_rows >= Isa::template kManyRows<F>) {
+        alignas(64) std::byte bytes[kSpan * kBlocks * kByteBlock];
+        Isa::template Unpack<F>(packed, (span.end - begin) * kBlocks, bytes);
+        span.quants = bytes;
+        Isa::template Tiles<F, Quants::kBytes>(span, n_rows);
+        continue;
+      }
     }
-    alignas(64) std::byte bytes[kSpan * kBlocks * kByteBlock];
-    Isa::template Unpack<F>(packed, (span.end - begin) * kBlocks, bytes);
-    span.quants = bytes;
-    Isa::template Tiles<F, Quants::kBytes>(span, n_rows);
+    Isa::template Tiles<F, Quants::kPacked>(span, n_rows);
   }
   Isa::Store(a, group, row, n_rows, acc);
 }

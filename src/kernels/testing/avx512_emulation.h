@@ -72,6 +72,11 @@ inline __m512i EmulatedWiden(__m256i v) {
                 _mm256_cvtepu16_epi32(_mm256_extracti128_si256(v, 1)));
 }
 
+inline __m512i EmulatedWidenSigned16(__m256i v) {
+  return Joined(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(v)),
+                _mm256_cvtepi16_epi32(_mm256_extracti128_si256(v, 1)));
+}
+
 inline __m512i EmulatedWidenBytes(__m128i v) {
   return Joined(_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(v, v)));
 }
@@ -152,6 +157,7 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 #define _mm512_cvtph_ps(v) EmulatedFromHalf(v)
 #define _mm512_cvtps_ph(v, rounding) EmulatedToHalf(v)  // all callers round to nearest
 #define _mm512_cvtepu16_epi32(v) EmulatedWiden(v)
+#define _mm512_cvtepi16_epi32(v) EmulatedWidenSigned16(v)
 #define _mm512_cvtepu8_epi32(v) EmulatedWidenBytes(v)
 #define _mm512_cvtepi8_epi32(v) EmulatedWidenSigned(v)
 #define _mm512_cvtepi32_epi16(v) EmulatedTruncate(v)
