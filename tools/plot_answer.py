@@ -21,7 +21,7 @@ import compare_tasks
 from compare_tasks import Server, methods_of
 from compare_llamacpp import check_model, Failure, run_tool
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 360, 52, 40, 16, 150
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 750, 360, 52, 40, 16, 180
 COLOURS = {"longspec": ("#1f6feb", "#8bb8f8"), "llama-server": ("#b35900", "#e0a060")}
 
 
