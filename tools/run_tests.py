@@ -483,7 +483,8 @@ def real(tally):
     if not CODER.exists():
         print(f"{CODER} is not there: make model fetches it", flush=True)
     if build("ci", ["longspec", "tests/golden_test"], tally):
-        run_program("real/golden_test", [BUILD / "ci" / "tests" / "golden_test", "--gtest_filter=Real/*:GemmaGolden.*"],
+        program = BUILD / "ci" / "tests" / "golden_test"
+        run_program("real/golden_test", [program, "--gtest_filter=Real/*:GemmaGolden.*:ToolSet.*"],
                     {"LONGSPEC_REAL": "1"}, tally)
         tally.add(*result_of_unittest("real/test_coder.py", "tests/real/test_coder.py",
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}))
