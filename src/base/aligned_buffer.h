@@ -14,6 +14,16 @@ class AlignedBuffer {
   // Throws std::bad_alloc; callers that allocate what a user asked for check the plan first.
   explicit AlignedBuffer(size_t bytes);
 
+  // For who keeps it by its address alone.
+  std::byte* Release() { return data_.release(); }
+  // REQUIRES: of `bytes`, and released.
+  static AlignedBuffer Owning(std::byte* released, size_t bytes) {
+    AlignedBuffer buffer;
+    buffer.data_ = {released, Unmap{bytes}};
+    buffer.size_ = bytes;
+    return buffer;
+  }
+
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }

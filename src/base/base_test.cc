@@ -13,7 +13,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <limits>
@@ -32,7 +31,6 @@
 #include "base/hash.h"
 #include "base/mapped_file.h"
 #include "base/percent_decoding.h"
-#include "base/spill_file.h"
 #include "base/thread_team.h"
 #include "base/to_int.h"
 
@@ -376,32 +374,6 @@ TEST(PercentDecoding, DecodesWhatIsOneAndKeepsTheRest) {
   for (const char* text : {"", "%", "%4", "100%", "%g1", "%1g", "%-1", "%+1", "% 1"})
     EXPECT_EQ(PercentDecoded(text), text);
   EXPECT_EQ(PercentDecoded("%%41"), "%A");
-}
-
-// The flags of the mapping that holds this address, as /proc/self/smaps has them.
-std::string FlagsOfMapping(const std::byte* address) {
-  std::ifstream maps("/proc/self/smaps");
-  bool here = false;
-  for (std::string line; std::getline(maps, line);) {
-    unsigned long begin = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
-      const auto at = reinterpret_cast<uintptr_t>(address);
-      here = at >= begin && at < end;
-    }
-    if (here && line.starts_with("VmFlags:")) return line + " ";
-  }
-  return {};
-}
-
-// Reading far ahead at each piece of a layer made steps sixteen times as long.
-TEST(SpillFile, IsReadWhereItIsAskedForAndNowhereElse) {
-  const auto file = SpillFile::Create(::testing::TempDir(), 1 << 20);
-  ASSERT_TRUE(file.ok()) << file.status().message();
-  const auto part = (*file)->Take();
-  ASSERT_TRUE(part.ok()) << part.status().message();
-  const std::string flags = FlagsOfMapping(*part);
-  if (flags.empty()) GTEST_SKIP() << "the system does not show the flags of mappings";
-  EXPECT_NE(flags.find(" rr "), std::string::npos) << flags;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace longspec {
 
 DraftKeys::DraftKeys(const KvLayout& layout, int n_layer, size_t most_chunks)
-    : pool_(std::make_shared<ChunkPool>(layout, n_layer)), most_chunks_(most_chunks) {}
+    : pool_(MakeHostPool(layout, n_layer)), most_chunks_(most_chunks) {}
 
 void DraftKeys::Trim() {
   const size_t of_sequences = pool_->held() - index_.n_reclaimable();

@@ -100,8 +100,7 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   if (!context.one_of_several || extend.on())
     caches.shared_keys = context.models->LmKeys(model.path, extend.on(), kept,
                                                 CachePositions(model, *context.cache) + kMostSpeculated);
-  auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool()
-                                            : std::make_shared<ChunkPool>(kept, spec.n_layer);
+  auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool() : MakeHostPool(kept, spec.n_layer);
   if (extend.on()) {
     caches.reindexed =
         MakeReindexedCache(layout, spec.n_layer, RotaryOf(spec.rope, *context.target->shared_parts()),

@@ -113,7 +113,7 @@ class EngineImpl final : public Engine {
 
 Status EngineImpl::LoadWeights(OpenedModel model, const ModelOptions& options) {
   layout_ = model.layout;
-  pool_ = std::make_shared<ChunkPool>(layout_, info_.n_layer, 0, model.offload);
+  pool_ = MakeHostPool(layout_, info_.n_layer, model.offload);
   const size_t of_context = info_.memory.kv_at_context / pool_->chunk_bytes();
   kept_chunks_ = info_.memory.prompt_cache / model.needs.kept_chunk();
   if (options.cache_prompt && of_context + kept_chunks_ > 0) {

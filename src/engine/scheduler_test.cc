@@ -85,7 +85,7 @@ class Model {
     parts.learned = [this] { return LearnedCosts{&memory, "guessed"}; };
   }
   std::shared_ptr<ChunkPool> NewPool() const {
-    return std::make_shared<ChunkPool>(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer);
+    return MakeHostPool(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer);
   }
 
   ModelSpec spec;

@@ -3,30 +3,25 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <mutex>
 #include <new>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/status_macros.h"
 
 namespace longspec {
 
-// Some chunks that were given back wait for the next who wants one: fresh memory costs more than filling it.
-// Half of those in use, so that each of many sequences that stand at the end of their second chunk finds one;
-// never more than could be held beside those that are.
-struct ChunkPool::Shared {
-  static constexpr size_t kMostSpare = 256;
-  size_t most_spare() const { return std::min({kMostSpare, 4 + in_memory / 2, most_in_memory - in_memory}); }
-
-  std::mutex mutex;
+struct KvChunk::Tier {
+  std::shared_ptr<ChunkMemory> memory;
+  size_t most_chunks;
   size_t held = 0;
-  size_t in_memory = 0;  // of them
-  size_t most_in_memory = std::numeric_limits<size_t>::max();
-  std::vector<AlignedBuffer> spare;
-  std::shared_ptr<SpillFile> file;  // null: not needed yet
+};
+
+// What a pool and its chunks count.
+struct KvChunk::Pool {
+  std::mutex mutex;
+  std::vector<Tier> tiers;
+  size_t held = 0;
   ChunkReclaimer* reclaimer = nullptr;
   size_t reclaimed_from = 0;  // chunks
 
@@ -36,21 +31,29 @@ struct ChunkPool::Shared {
   }
 };
 
+KvChunk::KvChunk(std::shared_ptr<Pool> pool) : pool_(std::move(pool)) {}
+
+KvChunk::~KvChunk() {
+  if (tier_ == nullptr) return;
+  if (data_ != nullptr) tier_->memory->Return(data_);
+  const std::lock_guard lock(pool_->mutex);
+  --pool_->held;
+  --tier_->held;
+}
+
+void KvChunk::Prefetch(size_t begin, size_t bytes) const { tier_->memory->Prefetch(data_ + begin, bytes); }
+
 size_t KvChunkBytes(const KvLayout& layout, int n_layer) {
   return static_cast<size_t>(n_layer) * layout.layer_bytes();
 }
 
-ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, size_t most_chunks, KvOffload offload)
+ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers)
     : layout_(layout),
       n_layer_(n_layer),
       chunk_bytes_(KvChunkBytes(layout, n_layer)),
-      most_chunks_(most_chunks),
-      offload_(std::move(offload)),
-      shared_(std::make_shared<Shared>()) {
-  shared_->spare.reserve(Shared::kMostSpare);
-  if (most_chunks_ > 0) shared_->most_in_memory = most_chunks_;
-  if (!offload_.folder.empty()) {
-    shared_->most_in_memory = std::min(shared_->most_in_memory, offload_.memory_chunks);
+      shared_(std::make_shared<KvChunk::Pool>()) {
+  for (ChunkTier& tier : tiers) {
+    shared_->tiers.push_back({.memory = std::move(tier.memory), .most_chunks = tier.most_chunks});
   }
 }
 
@@ -60,76 +63,30 @@ void ChunkPool::SetReclaimer(ChunkReclaimer* reclaimer, size_t from_chunks) {
   shared_->reclaimed_from = from_chunks;
 }
 
-Result<KvChunkRef> ChunkPool::Take() {
+Result<KvChunkRef> ChunkPool::Take() try {
   for (ChunkReclaimer* from = shared_->WhoGivesOneUp(); from != nullptr; from = shared_->WhoGivesOneUp()) {
     if (!from->GiveUpChunk()) break;
   }
-  AlignedBuffer bytes;
-  bool in_memory = true;
+  auto chunk = std::make_shared<KvChunk>(shared_);
   {
     const std::lock_guard lock(shared_->mutex);
-    if (most_chunks_ > 0 && shared_->held >= most_chunks_) {
-      return ResourceExhausted("all " + std::to_string(most_chunks_) + " chunks of " +
+    const auto tier = std::ranges::find_if(shared_->tiers,
+                                           [](const KvChunk::Tier& of) { return of.held < of.most_chunks; });
+    if (tier == shared_->tiers.end()) {
+      return ResourceExhausted("all " + std::to_string(shared_->held) + " chunks of " +
                                std::to_string(kKvChunk) + " positions of the key-value cache are in use");
     }
-    in_memory = offload_.folder.empty() || shared_->in_memory < offload_.memory_chunks;
     ++shared_->held;
-    shared_->in_memory += in_memory ? 1 : 0;
-    if (in_memory && !shared_->spare.empty()) {
-      bytes = std::move(shared_->spare.back());
-      shared_->spare.pop_back();
-    }
+    ++tier->held;
+    chunk->tier_ = &*tier;  // from here on it is given back if anything fails
   }
-  const auto give_back = [shared = shared_](KvChunk* chunk) {
-    {
-      const std::lock_guard lock(shared->mutex);
-      --shared->held;
-      shared->in_memory -= chunk->in_memory() ? 1 : 0;
-      if (shared->spare.size() < shared->most_spare() && chunk->memory().size() > 0) {
-        shared->spare.push_back(std::move(chunk->memory()));
-      } else if (shared->spare.size() > shared->most_spare()) {
-        shared->spare.pop_back();
-      }
-    }
-    delete chunk;
-  };
-  const auto not_made = [&](Status why) {
-    const std::lock_guard lock(shared_->mutex);
-    --shared_->held;
-    shared_->in_memory -= in_memory ? 1 : 0;
-    return why;
-  };
-  bool made = false;
-  try {
-    std::unique_ptr<KvChunk> chunk;
-    if (in_memory) {
-      if (bytes.size() == 0) bytes = AlignedBuffer(chunk_bytes_);
-      chunk = std::make_unique<KvChunk>(std::move(bytes));
-    } else {
-      auto file = File();
-      if (!file.ok()) return not_made(file.status());
-      const auto part = (*file)->Take();
-      if (!part.ok()) return not_made(part.status());
-      chunk = std::make_unique<KvChunk>(*file, *part);
-    }
-    made = true;  // from here on it is given back if anything fails
-    return KvChunkRef(chunk.release(), give_back);
-  } catch (const std::bad_alloc&) {
-    const Status status = ResourceExhausted(
-        "no memory for the key-value cache beyond " + std::to_string(held() * chunk_bytes_ >> 20) +
-        " MiB; a smaller --ctx-size or a smaller type (--cache-type-k/-v q8_0) needs less, and --kv-offload "
-        "keeps a part of it in a file");
-    return made ? status : not_made(status);
-  }
-}
-
-// Made when it is first needed.
-Result<std::shared_ptr<SpillFile>> ChunkPool::File() {
-  const std::lock_guard lock(shared_->mutex);
-  if (shared_->file == nullptr) {
-    LS_ASSIGN(shared_->file, SpillFile::Create(offload_.folder, chunk_bytes_));
-  }
-  return shared_->file;
+  LS_ASSIGN(chunk->data_, chunk->tier_->memory->Take());
+  return chunk;
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(
+      "no memory for the key-value cache beyond " + std::to_string(held() * chunk_bytes_ >> 20) +
+      " MiB; a smaller --ctx-size or a smaller type (--cache-type-k/-v q8_0) needs less, and --kv-offload "
+      "keeps a part of it in a file");
 }
 
 Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of, int n) {
@@ -149,24 +106,20 @@ Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of, int n) {
   return copy;
 }
 
-size_t ChunkPool::spare() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->spare.size();
-}
-
 size_t ChunkPool::held() const {
   const std::lock_guard lock(shared_->mutex);
   return shared_->held;
 }
 
-uint64_t ChunkPool::file_bytes() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->file == nullptr ? 0 : shared_->file->bytes();
-}
-
-size_t ChunkPool::free() const {
-  if (most_chunks_ == 0) return std::numeric_limits<size_t>::max();
-  return most_chunks_ - held();
+std::shared_ptr<ChunkPool> MakeHostPool(const KvLayout& layout, int n_layer, const KvOffload& offload) {
+  const size_t chunk_bytes = KvChunkBytes(layout, n_layer);
+  const size_t in_memory = offload.folder.empty() ? kUnlimited : offload.memory_chunks;
+  std::vector<ChunkTier> tiers = {
+      {.memory = std::make_shared<HostMemory>(chunk_bytes, in_memory), .most_chunks = in_memory}};
+  if (!offload.folder.empty()) {
+    tiers.push_back({.memory = std::make_shared<FileMemory>(offload.folder, chunk_bytes)});
+  }
+  return std::make_shared<ChunkPool>(layout, n_layer, std::move(tiers));
 }
 
 }  // namespace longspec

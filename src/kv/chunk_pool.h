@@ -2,54 +2,51 @@
 //
 // Where the keys and values of all sequences of an engine live: chunks of 256 positions in all layers, held
 // by counted references. A chunk that several hold is never written: whoever wants to takes a copy. So a fork
-// costs nothing, and a beginning that two sequences have in common is held once. What memory has no room for
-// may lie in a file. Thread-safe.
+// costs nothing, and a beginning that two sequences have in common is held once. What the first memory has no
+// room for may lie in another. Thread-safe.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "attention/kv_span.h"
-#include "base/aligned_buffer.h"
-#include "base/spill_file.h"
+#include "kv/chunk_memory.h"
 #include "longspec/status.h"
 
 namespace longspec {
 
+// A memory and how many chunks of a pool may lie there.
+struct ChunkTier {
+  std::shared_ptr<ChunkMemory> memory;
+  size_t most_chunks = kUnlimited;
+};
+
+// Goes back to its pool with the last reference; the pool may be gone before it.
 class KvChunk {
  public:
-  explicit KvChunk(AlignedBuffer memory) : memory_(std::move(memory)), data_(memory_.data()) {}
-  // A part of a file.
-  KvChunk(std::shared_ptr<SpillFile> file, std::byte* part) : file_(std::move(file)), data_(part) {}
-  ~KvChunk() {
-    if (file_ != nullptr) file_->Return(data_);
-  }
+  struct Pool;
+  explicit KvChunk(std::shared_ptr<Pool> pool);  // without bytes, which the pool gives it
+  ~KvChunk();
   KvChunk(const KvChunk&) = delete;
   KvChunk& operator=(const KvChunk&) = delete;
 
   std::byte* data() const { return data_; }  // (n_layer, layer_bytes)
-  bool in_memory() const { return file_ == nullptr; }
-  AlignedBuffer& memory() { return memory_; }
+  // These of its bytes are going to be read. Returns at once.
+  void Prefetch(size_t begin, size_t bytes) const;
 
  private:
-  AlignedBuffer memory_;
-  std::shared_ptr<SpillFile> file_;
-  std::byte* data_;
+  friend class ChunkPool;
+  struct Tier;
+  const std::shared_ptr<Pool> pool_;
+  Tier* tier_ = nullptr;  // where it is counted
+  std::byte* data_ = nullptr;
 };
-// Gives the chunk back to its pool with the last reference; the pool may be gone before it.
 using KvChunkRef = std::shared_ptr<KvChunk>;
 
 // Bytes of one chunk (256 positions, all layers).
 size_t KvChunkBytes(const KvLayout& layout, int n_layer);
-
-// Chunks beyond memory.
-struct KvOffload {
-  std::string folder = {};   // where a file for them is made; empty: all are in memory
-  size_t memory_chunks = 0;  // so many are in memory, and what comes after them in the file
-};
 
 // Who holds chunks that may go for others.
 class ChunkReclaimer {
@@ -60,10 +57,10 @@ class ChunkReclaimer {
 
 class ChunkPool {
  public:
-  // `most_chunks`: held by anyone at once; 0: no limit but memory.
-  ChunkPool(const KvLayout& layout, int n_layer, size_t most_chunks = 0, KvOffload offload = {});
+  // A chunk lies in the first tier that has room. REQUIRES: memories of KvChunkBytes.
+  ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers);
 
-  // Its bytes are unspecified. kResourceExhausted: the limit, or no memory.
+  // Its bytes are unspecified. kResourceExhausted: no room.
   Result<KvChunkRef> Take();
   // A chunk of one's own that holds the same in its first n positions.
   Result<KvChunkRef> Copy(const KvChunkRef& of, int n);
@@ -75,21 +72,20 @@ class ChunkPool {
   const KvLayout& layout() const { return layout_; }
   int n_layer() const { return n_layer_; }
   size_t chunk_bytes() const { return chunk_bytes_; }
-  size_t most_chunks() const { return most_chunks_; }
-  size_t held() const;          // chunks
-  size_t spare() const;         // chunks that were given back and wait for who takes the next one
-  uint64_t file_bytes() const;  // on the disk
-  size_t free() const;          // chunks that Take still gives; the largest number where there is no limit
+  size_t held() const;  // chunks
 
  private:
-  struct Shared;
   const KvLayout layout_;
   const int n_layer_;
-  Result<std::shared_ptr<SpillFile>> File();
-
-  const size_t chunk_bytes_, most_chunks_;
-  const KvOffload offload_;
-  const std::shared_ptr<Shared> shared_;
+  const size_t chunk_bytes_;
+  const std::shared_ptr<KvChunk::Pool> shared_;
 };
+
+// Chunks beyond host memory.
+struct KvOffload {
+  std::string folder = {};   // where a file for them is made; empty: all are in memory
+  size_t memory_chunks = 0;  // so many are in memory, and what comes after them in the file
+};
+std::shared_ptr<ChunkPool> MakeHostPool(const KvLayout& layout, int n_layer, const KvOffload& offload = {});
 
 }  // namespace longspec

@@ -60,9 +60,7 @@ class FullCacheImpl final : public FullCache {
 
   void Prefetch(int layer) const override {
     const size_t bytes = pool_->layout().layer_bytes();
-    for (const KvChunkRef& chunk : chunks()) {
-      if (!chunk->in_memory()) SpillFile::Prefetch(chunk->data() + static_cast<size_t>(layer) * bytes, bytes);
-    }
+    for (const KvChunkRef& chunk : chunks()) chunk->Prefetch(static_cast<size_t>(layer) * bytes, bytes);
   }
 
  protected:
@@ -134,7 +132,7 @@ std::unique_ptr<FullCache> MakeFullCache(std::shared_ptr<ChunkPool> pool, int ca
 }
 
 std::unique_ptr<FullCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity) {
-  return MakeFullCache(std::make_shared<ChunkPool>(layout, n_layer), capacity);
+  return MakeFullCache(MakeHostPool(layout, n_layer), capacity);
 }
 
 }  // namespace longspec

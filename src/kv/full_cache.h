@@ -28,7 +28,7 @@ class FullCache : public KvCache {
 
 // `capacity` positions at most.
 std::unique_ptr<FullCache> MakeFullCache(std::shared_ptr<ChunkPool> pool, int capacity);
-// With a pool of its own.
+// With a pool of its own in host memory.
 std::unique_ptr<FullCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity);
 
 }  // namespace longspec

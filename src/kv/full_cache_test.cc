@@ -208,8 +208,15 @@ TEST(FullCache, AWholeChunkThatIsSharedIsNotWrittenEvenIfItIsCut) {
   ExpectHolds(*cache, tokens);
 }
 
+std::shared_ptr<ChunkPool> PoolOf(size_t n_chunks) {
+  const KvLayout layout = Layout(CacheType::kF16, CacheType::kF16);
+  const ChunkTier tier = {.memory = std::make_shared<HostMemory>(KvChunkBytes(layout, kLayers), n_chunks),
+                          .most_chunks = n_chunks};
+  return std::make_shared<ChunkPool>(layout, kLayers, std::vector{tier});
+}
+
 TEST(FullCache, APoolWithoutAChunkLeftIsAnErrorAndNothingIsLost) {
-  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 2);
+  const auto pool = PoolOf(2);
   const auto cache = MakeFullCache(pool, 10000);
   std::vector<int> tokens;
   for (int i = 0; i < 300; ++i) {
@@ -217,7 +224,7 @@ TEST(FullCache, APoolWithoutAChunkLeftIsAnErrorAndNothingIsLost) {
     Append(*cache, tokens.back());
   }
   const auto fork = cache->Fork();
-  EXPECT_EQ(pool->free(), 0U);
+  EXPECT_EQ(pool->held(), 2U);
   const auto rows = fork->Begin(1);  // would have to copy
   ASSERT_FALSE(rows.ok());
   EXPECT_EQ(rows.status().code(), StatusCode::kResourceExhausted);
@@ -231,16 +238,16 @@ TEST(FullCache, APoolWithoutAChunkLeftIsAnErrorAndNothingIsLost) {
 }
 
 TEST(FullCache, WhatWasTakenBeforeAnErrorIsGivenBack) {
-  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 2);
+  const auto pool = PoolOf(2);
   const auto greedy = MakeFullCache(pool, 10000), modest = MakeFullCache(pool, 10000);
   EXPECT_EQ(greedy->Begin(600).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(pool->free(), 2U);
+  EXPECT_EQ(pool->held(), 0U);
   EXPECT_EQ(greedy->bytes(), 0U);
   Append(*modest, 5);
   // The chunk that a fork has to copy is shared as before.
   const auto fork = modest->Fork();
   EXPECT_EQ(fork->Begin(300).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(pool->free(), 1U);
+  EXPECT_EQ(pool->held(), 1U);
   ExpectHolds(*fork, {5});
   Append(*modest, 6);
   ExpectHolds(*modest, {5, 6});
@@ -248,40 +255,13 @@ TEST(FullCache, WhatWasTakenBeforeAnErrorIsGivenBack) {
 }
 
 TEST(ChunkPool, ChunksOutliveTheirPool) {
-  auto pool = std::make_unique<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers);
+  auto pool = MakeHostPool(Layout(CacheType::kF16, CacheType::kF16), kLayers);
   auto chunk = pool->Take();
   ASSERT_TRUE(chunk.ok());
-  EXPECT_EQ((*chunk)->memory().size(), pool->chunk_bytes());
   EXPECT_EQ(pool->held(), 1U);
+  const size_t bytes = pool->chunk_bytes();
   pool.reset();
-  (*chunk)->data()[0] = std::byte{1};
-}
-
-// Sequences that all stand at the end of a chunk take one each and give it back, round after round.
-TEST(ChunkPool, KeepsAChunkForEachOfManySequences) {
-  constexpr size_t kSequences = 16;
-  ChunkPool pool(Layout(CacheType::kF16, CacheType::kF16), kLayers);
-  std::vector<KvChunkRef> held, taken;
-  for (size_t i = 0; i < 2 * kSequences; ++i) held.push_back(*pool.Take());
-  for (size_t i = 0; i < kSequences; ++i) taken.push_back(*pool.Take());
-  taken.clear();
-  EXPECT_EQ(pool.spare(), kSequences);
-  held.clear();
-  EXPECT_LE(pool.spare(), kSequences);
-}
-
-// What waits is never more than what could be held at once.
-TEST(ChunkPool, SparesStayWithinTheLimit) {
-  ChunkPool pool(Layout(CacheType::kF16, CacheType::kF16), kLayers, 5);
-  std::vector<KvChunkRef> held;
-  for (int i = 0; i < 5; ++i) held.push_back(*pool.Take());
-  EXPECT_FALSE(pool.Take().ok());
-  for (size_t left = 4;; --left) {
-    held.pop_back();
-    EXPECT_LE(pool.spare() + pool.held(), 5U);
-    if (left == 0) break;
-  }
-  EXPECT_GT(pool.spare(), 0U);
+  std::memset((*chunk)->data(), 1, bytes);
 }
 
 // --- Chunks in a file. ---
@@ -299,24 +279,37 @@ struct OffloadFolder {
   std::string path;
 };
 
-TEST(KvOffload, ChunksBeyondMemoryLieInAFileAndHoldTheSame) {
+// Some chunks in host memory, and the others in a file.
+struct OffloadedPool {
+  OffloadedPool(const KvLayout& layout, size_t in_memory)
+      : host(std::make_shared<HostMemory>(KvChunkBytes(layout, kLayers), in_memory)),
+        file(std::make_shared<FileMemory>(folder.path, KvChunkBytes(layout, kLayers))),
+        pool(std::make_shared<ChunkPool>(layout, kLayers,
+                                         std::vector<ChunkTier>{{host, in_memory}, {.memory = file}})) {}
+
   const OffloadFolder folder;
-  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kQ8_0), kLayers, 0,
-                                                KvOffload{.folder = folder.path, .memory_chunks = 2});
+  const std::shared_ptr<HostMemory> host;
+  const std::shared_ptr<FileMemory> file;
+  const std::shared_ptr<ChunkPool> pool;
+};
+
+TEST(KvOffload, ChunksBeyondMemoryLieInAFileAndHoldTheSame) {
+  const OffloadedPool of(Layout(CacheType::kF16, CacheType::kQ8_0), 2);
+  const std::shared_ptr<ChunkPool>& pool = of.pool;
   const auto cache = MakeFullCache(pool, 4000);
   std::vector<int> tokens;
   for (int i = 0; i < 1100; ++i) {
     tokens.push_back(i % 100);
     Append(*cache, tokens.back());
     if (i == 511) {
-      EXPECT_EQ(pool->file_bytes(), 0U);
+      EXPECT_EQ(of.file->bytes(), 0U);
     }
   }
-  EXPECT_GE(pool->file_bytes(), 3 * pool->chunk_bytes());
+  EXPECT_GE(of.file->bytes(), 3 * pool->chunk_bytes());
   for (int layer = 0; layer < kLayers; ++layer) cache->Prefetch(layer);
   ExpectHolds(*cache, tokens);
   // It has no name: nothing is left of it, however the process ends.
-  EXPECT_EQ(FilesIn(folder.path), 0U);
+  EXPECT_EQ(FilesIn(of.folder.path), 0U);
   // A copy on write of a chunk that lies there, and parts that are used again.
   const auto fork = cache->Fork();
   std::vector<int> other(tokens.begin(), tokens.begin() + 900);
@@ -327,21 +320,22 @@ TEST(KvOffload, ChunksBeyondMemoryLieInAFileAndHoldTheSame) {
   }
   ExpectHolds(*fork, other);
   ExpectHolds(*cache, tokens);
-  const uint64_t bytes = pool->file_bytes();
+  const uint64_t bytes = of.file->bytes();
   fork->Truncate(0);
   for (int i = 0; i < 256; ++i) Append(*fork, 3);
-  EXPECT_EQ(pool->file_bytes(), bytes);
+  EXPECT_EQ(of.file->bytes(), bytes);
   // Memory that was given back is used before the file.
   cache->Truncate(0);
   fork->Truncate(0);
   EXPECT_EQ(pool->held(), 0U);
-  EXPECT_TRUE((*pool->Take())->in_memory());
+  const size_t spare = of.host->spare();
+  const auto chunk = pool->Take();
+  EXPECT_EQ(of.host->spare(), spare - 1);
 }
 
 TEST(KvOffload, AFullDiskIsAnErrorAndNothingIsLost) {
-  const OffloadFolder folder;
-  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 0,
-                                                KvOffload{.folder = folder.path, .memory_chunks = 1});
+  const OffloadedPool of(Layout(CacheType::kF16, CacheType::kF16), 1);
+  const std::shared_ptr<ChunkPool>& pool = of.pool;
   const auto cache = MakeFullCache(pool, 4000);
   std::vector<int> tokens;
   for (int i = 0; i < 500; ++i) {
@@ -349,11 +343,11 @@ TEST(KvOffload, AFullDiskIsAnErrorAndNothingIsLost) {
     Append(*cache, tokens.back());
   }
   {
-    const testing::FileSizeLimit limit(pool->file_bytes() + 100);
+    const testing::FileSizeLimit limit(of.file->bytes() + 100);
     const auto rows = cache->Begin(30);
     ASSERT_FALSE(rows.ok());
     EXPECT_EQ(rows.status().code(), StatusCode::kResourceExhausted);
-    EXPECT_NE(rows.status().message().find(folder.path + ": no room"), std::string::npos)
+    EXPECT_NE(rows.status().message().find(of.folder.path + ": no room"), std::string::npos)
         << rows.status().message();
   }
   ExpectHolds(*cache, tokens);
@@ -365,8 +359,8 @@ TEST(KvOffload, AFullDiskIsAnErrorAndNothingIsLost) {
 }
 
 TEST(KvOffload, AFolderThatIsNotThereIsNamed) {
-  const auto pool = std::make_shared<ChunkPool>(Layout(CacheType::kF16, CacheType::kF16), kLayers, 0,
-                                                KvOffload{.folder = "/nowhere/at/all", .memory_chunks = 0});
+  const auto pool = MakeHostPool(Layout(CacheType::kF16, CacheType::kF16), kLayers,
+                                 {.folder = "/nowhere/at/all", .memory_chunks = 0});
   const auto chunk = pool->Take();
   ASSERT_FALSE(chunk.ok());
   EXPECT_NE(chunk.status().message().find("/nowhere/at/all: no file can be made"), std::string::npos);

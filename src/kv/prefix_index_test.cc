@@ -30,13 +30,13 @@ class PrefixIndexTest : public ::testing::Test {
  protected:
   std::vector<KvChunkRef> Chunks(const Tokens& tokens) {
     std::vector<KvChunkRef> chunks;
-    for (size_t i = 0; i < tokens.size(); i += kKvChunk) chunks.push_back(*pool_.Take());
+    for (size_t i = 0; i < tokens.size(); i += kKvChunk) chunks.push_back(*pool_->Take());
     return chunks;
   }
   // Chunks nobody but the index holds.
   void Insert(PrefixIndex& index, const Tokens& tokens) { index.Insert(tokens, Chunks(tokens)); }
 
-  ChunkPool pool_{kLayout, 1};
+  const std::shared_ptr<ChunkPool> pool_ = MakeHostPool(kLayout, 1);
 };
 
 TEST_F(PrefixIndexTest, FindsTheLongestBeginningDownToTheToken) {
@@ -71,7 +71,7 @@ TEST_F(PrefixIndexTest, KeepsWhatIsCommonOnceAndLongerTextInThePlaceOfShorter) {
   EXPECT_EQ(index.n_chunks(), 3U);
   EXPECT_EQ(index.Find(Joined(Counting(290), Counting(3, 7000))).length, 293);
   EXPECT_EQ(index.Find(Counting(400)).length, 310);
-  EXPECT_EQ(pool_.held(), 3U);
+  EXPECT_EQ(pool_->held(), 3U);
 }
 
 TEST_F(PrefixIndexTest, DropsWhatWasNotUsedForLongestAndNothingThatSomebodyHolds) {
@@ -93,7 +93,7 @@ TEST_F(PrefixIndexTest, DropsWhatWasNotUsedForLongestAndNothingThatSomebodyHolds
   }
   EXPECT_EQ(index.Find(c).length, 0);
   EXPECT_EQ(index.Find(a).length, 500);
-  EXPECT_EQ(pool_.held(), 2U);
+  EXPECT_EQ(pool_->held(), 2U);
 }
 
 TEST_F(PrefixIndexTest, GivesUpTheEndOfATextForItsOnlyOtherHolder) {
@@ -107,7 +107,7 @@ TEST_F(PrefixIndexTest, GivesUpTheEndOfATextForItsOnlyOtherHolder) {
     const auto held = index.Find(a);
     EXPECT_FALSE(index.GiveUp(chunks[1], kKvChunk)) << "somebody else has it";
   }
-  EXPECT_FALSE(index.GiveUp(*pool_.Take(), kKvChunk)) << "it does not know it";
+  EXPECT_FALSE(index.GiveUp(*pool_->Take(), kKvChunk)) << "it does not know it";
   EXPECT_FALSE(index.GiveUp(chunks[1], 121))
       << "of the 244 tokens that are known of it that is less than half";
   EXPECT_EQ(index.Find(a).length, 500);
@@ -258,7 +258,7 @@ TEST_F(PrefixIndexTest, DropsInTheOrderOfANaiveList) {
       ASSERT_TRUE(index.DropOldest());
     }
     ASSERT_EQ(index.n_chunks(), naive.size()) << round;
-    ASSERT_EQ(pool_.held(), naive.size()) << round;
+    ASSERT_EQ(pool_->held(), naive.size()) << round;
   }
   EXPECT_GT(n_dropped, 500U);
   EXPECT_GT(n_found, 500U);

@@ -57,7 +57,7 @@ class PromptCacheTest : public ::testing::Test {
   }
   int Known(const Tokens& tokens) const { return cache_->LengthKnown(tokens); }
 
-  std::shared_ptr<ChunkPool> pool_ = std::make_shared<ChunkPool>(kPromptLayout, 1);
+  std::shared_ptr<ChunkPool> pool_ = MakeHostPool(kPromptLayout, 1);
   std::unique_ptr<PromptCache> cache_;
 };
 

@@ -112,7 +112,7 @@ KvLayout ReindexedStoreLayout(const KvLayout& layout) {
 std::unique_ptr<ReindexedCache> MakeReindexedCache(const KvLayout& layout, int n_layer, Rotary rotary,
                                                    const ReindexOptions& options,
                                                    std::shared_ptr<ChunkPool> pool) {
-  if (pool == nullptr) pool = std::make_shared<ChunkPool>(ReindexedStoreLayout(layout), n_layer);
+  if (pool == nullptr) pool = MakeHostPool(ReindexedStoreLayout(layout), n_layer);
   return std::make_unique<ReindexedCacheImpl>(layout, n_layer, std::move(rotary), options, std::move(pool));
 }
 

@@ -270,7 +270,7 @@ TEST(ReindexedCache, WhatItHoldsDependsOnTheStoreAlone) {
        {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     KvLayout layout = Layout();
     layout.k_type = type;
-    const auto pool = std::make_shared<ChunkPool>(ReindexedStoreLayout(layout), kLayers);
+    const auto pool = MakeHostPool(ReindexedStoreLayout(layout), kLayers);
     const auto make = [&] {
       return MakeReindexedCache(layout, kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall, pool);
     };
