@@ -100,7 +100,8 @@ PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole
                                  const Sampler* sampler)
     : options_(options),
       whole_(*whole),
-      part_(MakeRetrievalCache(whole->Span(0).layout, target.sizes->n_layer, target.sizes->n_head, options)),
+      part_(MakeRetrievalCache(MakeHostPool(whole->Span(0).layout, target.sizes->n_layer),
+                               target.sizes->n_head, options)),
       target_(*target.sizes),
       sampler_(*sampler) {}
 

@@ -204,7 +204,7 @@ class EagleDrafter final : public GrowingDrafter {
 
   std::unique_ptr<ReindexedSet> MakeSet(const SpecExtendSettings& extend, const SharedParts& target) {
     return std::make_unique<ReindexedSet>(
-        cache_->Span(0).layout, 1, RotaryOf(model_->block.rope, target), SetOf(extend),
+        MakeHostPool(kept_keys_->pool()->layout(), 1), RotaryOf(model_->block.rope, target), SetOf(extend),
         ReindexSource{.cache = cache_.get(), .first = kFirstSeen, .position = [this](int slot) {
                         return slot_tokens_[Z(slot)] - 1;
                       }});
@@ -414,7 +414,7 @@ EagleForward::EagleForward(std::shared_ptr<const EagleModel> model, const Shared
       cache_(cache),
       first_seen_(first_seen),
       set_(set),
-      tree_(cache->Span(0).layout, 1),
+      tree_(MakeHostPool(cache->Span(0).layout, 1)),
       scratch_(scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {}
 
 size_t EagleForward::bytes() const { return tree_.bytes() + scratch_->bytes(); }

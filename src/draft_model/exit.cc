@@ -118,7 +118,7 @@ class ExitForward {
         cache_(cache),
         block_(*target.shared_parts(), model_->layer.block, std::move(keys), cache.capacity(),
                std::move(scratch), /*sees_first=*/!model_->reads_feature),
-        prefix_(cache.Span(0).layout, model_->exit_layer + 1, width()),
+        prefix_(MakeHostPool(cache.Span(0).layout, model_->exit_layer + 1), width()),
         feature_(model_->reads_feature ? Z(width()) : 0) {}
 
   const ExitModel* model() const { return model_.get(); }

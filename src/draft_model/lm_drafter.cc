@@ -91,7 +91,7 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   const KvLayout layout = LmCacheLayout(spec, context.cache->Span(0).layout);
   LmCaches caches;
   if (options.lm.window > 0) {
-    caches.window = MakeStreamingCache(layout, spec.n_layer, options.lm.sink, options.lm.window,
+    caches.window = MakeStreamingCache(MakeHostPool(layout, spec.n_layer), options.lm.sink, options.lm.window,
                                        RotaryOf(spec.rope, *context.target->shared_parts()));
     return caches;
   }
@@ -102,9 +102,9 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
                                                 CachePositions(model, *context.cache) + kMostSpeculated);
   auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool() : MakeHostPool(kept, spec.n_layer);
   if (extend.on()) {
-    caches.reindexed =
-        MakeReindexedCache(layout, spec.n_layer, RotaryOf(spec.rope, *context.target->shared_parts()),
-                           SetOf(extend), std::move(pool));
+    caches.reindexed = MakeReindexedCache(MakeHostPool(layout, spec.n_layer),
+                                          RotaryOf(spec.rope, *context.target->shared_parts()), SetOf(extend),
+                                          std::move(pool));
   } else {
     caches.full = MakeFullCache(std::move(pool), CachePositions(model, *context.cache) + kMostSpeculated);
   }

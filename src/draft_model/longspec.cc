@@ -115,8 +115,8 @@ LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, con
       target_(target),
       rope_(target.sizes->rope),
       n_ring_chunks_(RingChunks(model_->window)),
-      ring_(layout, 1),
-      tree_(layout, 1),
+      ring_(MakeHostPool(layout, 1)),
+      tree_(MakeHostPool(layout, 1)),
       scratch_(scratch != nullptr ? std::move(scratch) : std::make_shared<Scratch>(*model_, target)) {
   ring_.Reserve(n_ring_chunks() * kKvChunk);
   ring_writer_ = ring_.writer();

@@ -21,7 +21,7 @@ StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, std::
       kept_keys_(std::move(keys)),
       cache_(MakeFullCache(kept_keys_->pool(), capacity)),
       sees_first_(sees_first),
-      slots_(kept_keys_->pool()->layout(), 1),
+      slots_(MakeHostPool(kept_keys_->pool()->layout(), 1)),
       scratch_(std::move(scratch)) {}
 
 StateBlock::~StateBlock() {

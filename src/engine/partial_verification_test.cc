@@ -98,7 +98,7 @@ struct NaiveModel {
   KvLayout Layout() const { return config.kv_layout(CacheType::kF16, CacheType::kF16); }
   std::unique_ptr<KvCache> Whole() const { return MakeFullCache(Layout(), config.n_layer, 1024); }
   std::unique_ptr<RetrievalCache> Set() const {
-    return MakeRetrievalCache(Layout(), config.n_layer, config.n_head, kSet);
+    return MakeRetrievalCache(MakeHostPool(Layout(), config.n_layer), config.n_head, kSet);
   }
 
   // The token of this index, from these logits.

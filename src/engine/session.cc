@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
 #include "base/status_macros.h"
 #include "draft/drafter.h"
@@ -67,8 +66,10 @@ Status SaveSessionFile(const EngineSession& session, const SessionOwner& owner, 
                            .chunk_positions = kKvChunk,
                            .chunks = {},
                            .sections = {}};
-  for (const KvChunkRef& chunk : state.cache->chunks()) {
-    contents.chunks.push_back({chunk->data(), pool.chunk_bytes()});
+  std::vector<std::vector<std::byte>> copies(state.cache->chunks().size());  // of what the host cannot read
+  for (size_t i = 0; i < copies.size(); ++i) {
+    contents.chunks.push_back(
+        pool.mover().Read(state.cache->chunks()[i]->data(), pool.chunk_bytes(), &copies[i]));
   }
   std::vector<DraftState> drafts = state.draft_states;
   if (state.drafter != nullptr && state.drafter->Follow(state.tokens).ok())
@@ -101,7 +102,7 @@ Status LoadSessionFile(const std::string& path, const SessionOwner& owner, Chunk
   std::vector<KvChunkRef> chunks;
   for (const auto& bytes : saved.chunks) {
     LS_ASSIGN(KvChunkRef chunk, pool.Take());
-    std::memcpy(chunk->data(), bytes.data(), bytes.size());
+    pool.mover().Write(bytes, chunk->data());
     chunks.push_back(std::move(chunk));
   }
   SessionState& state = session->state();

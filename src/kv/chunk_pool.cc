@@ -2,7 +2,6 @@
 #include "kv/chunk_pool.h"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -47,10 +46,11 @@ size_t KvChunkBytes(const KvLayout& layout, int n_layer) {
   return static_cast<size_t>(n_layer) * layout.layer_bytes();
 }
 
-ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers)
+ChunkPool::ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers, const KvMover& mover)
     : layout_(layout),
       n_layer_(n_layer),
       chunk_bytes_(KvChunkBytes(layout, n_layer)),
+      mover_(mover),
       shared_(std::make_shared<KvChunk::Pool>()) {
   for (ChunkTier& tier : tiers) {
     shared_->tiers.push_back({.memory = std::move(tier.memory), .most_chunks = tier.most_chunks});
@@ -91,18 +91,7 @@ Result<KvChunkRef> ChunkPool::Take() try {
 
 Result<KvChunkRef> ChunkPool::Copy(const KvChunkRef& of, int n) {
   LS_ASSIGN(KvChunkRef copy, Take());
-  const std::byte* from = of->data();
-  std::byte* to = copy->data();
-  const auto blocks = static_cast<size_t>((n + kKeyBlock - 1) / kKeyBlock);
-  const size_t k_bytes = blocks * (layout_.k_head_bytes() / (kKvChunk / kKeyBlock));
-  const size_t v_bytes = static_cast<size_t>(n) * layout_.v_row_bytes();
-  for (int layer = 0; layer < n_layer_; ++layer) {
-    for (const auto& [stride, bytes] :
-         {std::pair(layout_.k_head_bytes(), k_bytes), std::pair(layout_.v_head_bytes(), v_bytes)}) {
-      for (int head = 0; head < layout_.n_kv_head; ++head, from += stride, to += stride)
-        std::memcpy(to, from, bytes);
-    }
-  }
+  mover_.CopyChunk(layout_, n_layer_, n, of->data(), copy->data());
   return copy;
 }
 

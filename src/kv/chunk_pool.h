@@ -13,6 +13,7 @@
 
 #include "attention/kv_span.h"
 #include "kv/chunk_memory.h"
+#include "kv/kv_mover.h"
 #include "longspec/status.h"
 
 namespace longspec {
@@ -57,8 +58,10 @@ class ChunkReclaimer {
 
 class ChunkPool {
  public:
-  // A chunk lies in the first tier that has room. REQUIRES: memories of KvChunkBytes.
-  ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers);
+  // A chunk lies in the first tier that has room. REQUIRES: memories of KvChunkBytes. `mover` can reach all
+  // of them, and is borrowed.
+  ChunkPool(const KvLayout& layout, int n_layer, std::vector<ChunkTier> tiers,
+            const KvMover& mover = HostMover());
 
   // Its bytes are unspecified. kResourceExhausted: no room.
   Result<KvChunkRef> Take();
@@ -72,12 +75,14 @@ class ChunkPool {
   const KvLayout& layout() const { return layout_; }
   int n_layer() const { return n_layer_; }
   size_t chunk_bytes() const { return chunk_bytes_; }
+  const KvMover& mover() const { return mover_; }
   size_t held() const;  // chunks
 
  private:
   const KvLayout layout_;
   const int n_layer_;
   const size_t chunk_bytes_;
+  const KvMover& mover_;
   const std::shared_ptr<KvChunk::Pool> shared_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "kv/copy_slot.h"
+#include "kv/kv_mover.h"
 
 namespace longspec {
 namespace {
@@ -95,12 +95,9 @@ class FullCacheImpl final : public FullCache {
   }
 
   void CommitRows(std::span<const int32_t> rows) override {
-    int to = length_;
-    for (const int32_t row : rows) {
-      if (length_ + row != to) Move(length_ + row, to);
-      ++to;
-    }
-    length_ = to;
+    CompactRows(length_, rows, &moves_);
+    pool_->mover().MoveSlots(Span(0), Writer(0), pool_->n_layer(), moves_);
+    length_ += static_cast<int>(rows.size());
     Rollback();
   }
 
@@ -112,17 +109,13 @@ class FullCacheImpl final : public FullCache {
   }
 
  private:
-  // Copies slot `from` to slot `to` in every layer.
-  void Move(int from, int to) {
-    for (int layer = 0; layer < pool_->n_layer(); ++layer) CopySlot(Span(layer), from, Writer(layer), to);
-  }
-
   const std::shared_ptr<ChunkPool> pool_;
   const int capacity_;
   int length_ = 0;
   int n_speculated_ = 0;
   std::vector<KvChunkRef> chunks_;
   std::vector<std::byte*> bases_;
+  std::vector<SlotMove> moves_;  // of a commit
 };
 
 }  // namespace

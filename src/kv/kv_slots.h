@@ -1,35 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values in numbered slots that are no positions of a sequence: those of guesses, say. As many slots
-// as are asked for; memory grows with the largest number and stays. Not thread-safe; a forward pass writes
-// disjoint slots from several threads.
+// Keys and values in numbered slots that are no positions of a sequence: those of guesses, say, or of a
+// cache's choice. As many slots as are asked for; memory grows with the largest number and stays. Not
+// thread-safe; a forward pass writes disjoint slots from several threads.
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "attention/kv_span.h"
-#include "base/aligned_buffer.h"
+#include "kv/chunk_pool.h"
+#include "longspec/status.h"
 
 namespace longspec {
 
 class KvSlots {
  public:
-  KvSlots(const KvLayout& layout, int n_layer) : layout_(layout), n_layer_(n_layer) {}
+  explicit KvSlots(std::shared_ptr<ChunkPool> pool);
 
   // Makes room for so many slots; what they hold stays. Throws std::bad_alloc.
   void Reserve(int n_slots);
+  // The same; kResourceExhausted, naming whose they are.
+  Status Reserve(int n_slots, std::string_view whose);
 
-  // Of layer 0. Valid until the next Reserve.
-  KvSpan span() const { return {.layout = layout_, .chunks = bases_.data()}; }
-  KvWriter writer() { return {.layout = layout_, .chunks = bases_.data()}; }
+  // Valid until the next Reserve.
+  KvSpan span(int layer = 0) const {
+    return {.layout = layout(), .chunks = bases_.data(), .layer_offset = offset(layer)};
+  }
+  KvWriter writer(int layer = 0) const {
+    return {.layout = layout(), .chunks = bases_.data(), .layer_offset = offset(layer)};
+  }
 
-  size_t bytes() const { return chunks_.size() * static_cast<size_t>(n_layer_) * layout_.layer_bytes(); }
+  const KvLayout& layout() const { return pool_->layout(); }
+  int n_layer() const { return pool_->n_layer(); }
+  const KvMover& mover() const { return pool_->mover(); }
+  size_t bytes() const { return chunks_.size() * pool_->chunk_bytes(); }
 
  private:
-  KvLayout layout_;
-  int n_layer_;
-  std::vector<AlignedBuffer> chunks_;  // (n_layer, layer_bytes) each
+  size_t offset(int layer) const { return static_cast<size_t>(layer) * layout().layer_bytes(); }
+
+  std::shared_ptr<ChunkPool> pool_;
+  std::vector<KvChunkRef> chunks_;
   std::vector<std::byte*> bases_;
 };
 

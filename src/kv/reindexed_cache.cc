@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/reindexed_cache.h"
 
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -10,20 +9,17 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "kv/key_writer.h"
+#include "kv/kv_mover.h"
 
 namespace longspec {
 namespace {
 
 class ReindexedCacheImpl final : public ReindexedCache {
  public:
-  ReindexedCacheImpl(const KvLayout& layout, int n_layer, Rotary rotary, const ReindexOptions& options,
-                     std::shared_ptr<ChunkPool> pool)
-      : layout_(layout),
-        n_layer_(n_layer),
-        kernels_(rotary.kernels),
-        store_(MakeFullCache(std::move(pool), std::numeric_limits<int>::max() - kKvChunk)),
-        set_(layout, n_layer, std::move(rotary), options, {.cache = store_.get()}) {}
+  ReindexedCacheImpl(std::shared_ptr<ChunkPool> pool, Rotary rotary, const ReindexOptions& options,
+                     std::shared_ptr<ChunkPool> store)
+      : store_(MakeFullCache(std::move(store), std::numeric_limits<int>::max() - kKvChunk)),
+        set_(std::move(pool), std::move(rotary), options, {.cache = store_.get()}) {}
 
   int length() const override { return store_->length(); }
   int n_slots() const override { return set_.n_slots(); }
@@ -59,10 +55,15 @@ class ReindexedCacheImpl final : public ReindexedCache {
   // REQUIRES (of callers): kept rows are a chain from the first on, so that row i stands at the i-th
   // position.
   void CommitRows(std::span<const int32_t> rows) override {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      LS_CHECK(rows[i] == static_cast<int32_t>(i));
-      Store(n_slots() + static_cast<int>(i), stored_->base() + static_cast<int>(i));
+    moves_.clear();
+    for (int i = 0; i < std::ssize(rows); ++i) {
+      LS_CHECK(rows[Z(i)] == i);
+      // From behind the set to the store: keys are turned to their own positions.
+      const SlotMove move = {.from = n_slots() + i, .to = stored_->base() + i};
+      moves_.push_back({.slot = move, .position = move});
     }
+    store_->pool().mover().MoveTurned(set_.Span(0), stored_->Writer(0), store_->pool().n_layer(),
+                                      set_.rotary(), moves_);
     stored_->Commit(rows);
     Rollback();
     const Status entered = set_.Follow();
@@ -77,27 +78,10 @@ class ReindexedCacheImpl final : public ReindexedCache {
   KvWriter Writer(int layer) override { return set_.Writer(layer); }
 
  private:
-  // From behind the set to the store: keys are turned to their own positions.
-  void Store(int slot, int position) {
-    std::vector<float> key(Z(layout_.head_dim));
-    KeyWriter keys(ReindexedStoreLayout(layout_), *kernels_);
-    for (int layer = 0; layer < n_layer_; ++layer) {
-      const KvSpan from = set_.Span(layer);
-      const KvWriter to = stored_->Writer(layer);
-      for (int head = 0; head < layout_.n_kv_head; ++head) {
-        set_.KeyAt(layer, slot, head, position, key.data());
-        keys.Store(key.data(), to, position, head);
-        std::memcpy(to.value_row(position, head), from.value_row(slot, head), layout_.v_row_bytes());
-      }
-    }
-  }
-
-  const KvLayout layout_;
-  const int n_layer_;
-  const kernels::KernelTable* const kernels_;
   const std::unique_ptr<FullCache> store_;
   ReindexedSet set_;
   std::optional<KvTransaction> stored_;  // of the open transaction
+  std::vector<TurnedMove> moves_;        // of a commit
   int n_speculated_ = 0;
 };
 
@@ -109,11 +93,10 @@ KvLayout ReindexedStoreLayout(const KvLayout& layout) {
   return store;
 }
 
-std::unique_ptr<ReindexedCache> MakeReindexedCache(const KvLayout& layout, int n_layer, Rotary rotary,
+std::unique_ptr<ReindexedCache> MakeReindexedCache(std::shared_ptr<ChunkPool> pool, Rotary rotary,
                                                    const ReindexOptions& options,
-                                                   std::shared_ptr<ChunkPool> pool) {
-  if (pool == nullptr) pool = MakeHostPool(ReindexedStoreLayout(layout), n_layer);
-  return std::make_unique<ReindexedCacheImpl>(layout, n_layer, std::move(rotary), options, std::move(pool));
+                                                   std::shared_ptr<ChunkPool> store) {
+  return std::make_unique<ReindexedCacheImpl>(std::move(pool), std::move(rotary), options, std::move(store));
 }
 
 }  // namespace longspec

@@ -25,9 +25,10 @@ class ReindexedCache : public KvCache {
 // How a store lies for a cache of this layout.
 KvLayout ReindexedStoreLayout(const KvLayout& layout);
 
-// `pool`: of that layout, with the layers of the cache; null: its own.
-std::unique_ptr<ReindexedCache> MakeReindexedCache(const KvLayout& layout, int n_layer, Rotary rotary,
+// `pool`: a place of its own for the set. `store`: laid out so, with the same layers; others may hold chunks
+// of it too.
+std::unique_ptr<ReindexedCache> MakeReindexedCache(std::shared_ptr<ChunkPool> pool, Rotary rotary,
                                                    const ReindexOptions& options,
-                                                   std::shared_ptr<ChunkPool> pool = nullptr);
+                                                   std::shared_ptr<ChunkPool> store);
 
 }  // namespace longspec

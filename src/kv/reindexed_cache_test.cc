@@ -119,11 +119,15 @@ std::vector<int> UpTo(int n) {
   return all;
 }
 
+std::unique_ptr<ReindexedCache> NewCache(kernels::RopePairing pairing, const ReindexOptions& options) {
+  return MakeReindexedCache(MakeHostPool(Layout(), kLayers), SomeRotary(pairing), options,
+                            MakeHostPool(ReindexedStoreLayout(Layout()), kLayers));
+}
+
 constexpr ReindexOptions kSmall = {.chunk = 8, .n_chunks = 3};
 
 TEST(ReindexedCache, HoldsEverythingUntilItChooses) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   Grow(*cache, 20);
   Grow(*cache, 1);
   ExpectHolds(*cache, UpTo(3), 8);
@@ -131,7 +135,7 @@ TEST(ReindexedCache, HoldsEverythingUntilItChooses) {
 
 TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
   for (const auto pairing : {kernels::RopePairing::kAdjacent, kernels::RopePairing::kHalfSplit}) {
-    const auto cache = MakeReindexedCache(Layout(), kLayers, SomeRotary(pairing), kSmall);
+    const auto cache = NewCache(pairing, kSmall);
     Grow(*cache, 100, pairing);
     // Chunks 1 and 4 lead, then 7 and 9 are equal; 12 is the newest, and not whole.
     std::vector<float> scores(99, 0.0F);
@@ -157,8 +161,7 @@ TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
 // SpecExtend's own example: means of .085, .05, .015, .075 and, of the last one that is not whole, .033
 // (research: specextend.md 11.5). The newest chunk is there whatever its score is.
 TEST(ReindexedCache, ChoosesWhatSpecExtendsExampleSays) {
-  const auto cache = MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent),
-                                        {.chunk = 4, .n_chunks = 3});
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, {.chunk = 4, .n_chunks = 3});
   Grow(*cache, 19);
   const std::vector<float> scores = {.30F, .02F, .01F, .01F, .05F, .05F, .05F, .05F, .01F,
                                      .01F, .02F, .02F, .10F, .10F, .05F, .05F, .05F, .05F};
@@ -177,8 +180,7 @@ double RoundToHalf(double x) {
 // half precision lose it in their rounding (research: specextend.md 10.3, 11.15).
 TEST(ReindexedCache, ALittleMoreIsFoundFarBackInALongText) {
   constexpr int kPositions = 16000, kChunk = 32, kMore = 450;
-  const auto cache = MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent),
-                                        {.chunk = kChunk, .n_chunks = 1});
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, {.chunk = kChunk, .n_chunks = 1});
   for (int i = 0; i < 10; ++i) Grow(*cache, kPositions / 10);
   std::vector<float> scores(kPositions, 1.0F / kPositions);
   for (int p = kMore * kChunk; p < (kMore + 1) * kChunk; ++p) scores[static_cast<size_t>(p)] *= 1.1F;
@@ -199,8 +201,7 @@ TEST(ReindexedCache, ALittleMoreIsFoundFarBackInALongText) {
 }
 
 TEST(ReindexedCache, GoesBack) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   Grow(*cache, 90);
   std::vector<float> scores(90, 0.0F);
   scores[20] = 1;
@@ -222,8 +223,7 @@ TEST(ReindexedCache, GoesBack) {
 }
 
 TEST(ReindexedCache, HoldsTheLastChunks) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   ASSERT_TRUE(cache->set().HoldLast(2).ok());
   EXPECT_EQ(cache->n_slots(), 0);
   Grow(*cache, 90);
@@ -240,8 +240,7 @@ TEST(ReindexedCache, HoldsTheLastChunks) {
 }
 
 TEST(ReindexedCache, DestructionIsRollback) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   Grow(*cache, 30);
   { const auto rows = Speculate(*cache, 12, kernels::RopePairing::kAdjacent); }
   EXPECT_EQ(cache->length(), 30);
@@ -250,8 +249,7 @@ TEST(ReindexedCache, DestructionIsRollback) {
 
 // Rows of a piece of a prompt see a window of those before it, however much of it was read at once.
 TEST(ReindexedCache, HoldsWhatComesFromAChunkOn) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   for (int i = 0; i < 6; ++i) {
     ASSERT_TRUE(cache->set().HoldFrom(std::max(0, 4 * i - 6)).ok());
     Grow(*cache, 32);
@@ -270,9 +268,10 @@ TEST(ReindexedCache, WhatItHoldsDependsOnTheStoreAlone) {
        {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     KvLayout layout = Layout();
     layout.k_type = type;
-    const auto pool = MakeHostPool(ReindexedStoreLayout(layout), kLayers);
+    const auto store = MakeHostPool(ReindexedStoreLayout(layout), kLayers);
     const auto make = [&] {
-      return MakeReindexedCache(layout, kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall, pool);
+      return MakeReindexedCache(MakeHostPool(layout, kLayers), SomeRotary(kernels::RopePairing::kAdjacent),
+                                kSmall, store);
     };
     const auto first = make(), second = make();
     for (int i = 0; i < 10; ++i) {
@@ -301,8 +300,7 @@ TEST(ReindexedCache, WhatItHoldsDependsOnTheStoreAlone) {
 
 // However long a prompt is, and whatever scores say, until it is to choose.
 TEST(ReindexedCache, SeesAllIfItIsToldTo) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   ASSERT_TRUE(cache->set().SeeAll(true).ok());
   for (int i = 0; i < 6; ++i) Grow(*cache, 32);
   ExpectHolds(*cache, UpTo(24), 8);
@@ -326,8 +324,7 @@ TEST(ReindexedCache, SeesAllIfItIsToldTo) {
 
 TEST(ReindexedCache, ManyChoicesLoseNothing) {
   std::mt19937 rng(5);
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   Grow(*cache, 200);
   std::uniform_real_distribution<float> score(0, 1);
   for (int i = 0; i < 20; ++i) {
@@ -352,8 +349,7 @@ TEST(ReindexedCache, ManyChoicesLoseNothing) {
 
 // A store that doubles would hold twice what was planned, and more while it moves.
 TEST(ReindexedCache, TheStoreGrowsByChunks) {
-  const auto cache =
-      MakeReindexedCache(Layout(), kLayers, SomeRotary(kernels::RopePairing::kAdjacent), kSmall);
+  const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   const size_t a_position = kLayers * kHeads * (kDim * sizeof(float) + Layout().v_row_bytes());
   const size_t set = 2 * kLayers * Layout().layer_bytes(), places = 2 * 256 * sizeof(int32_t);
   for (int length = 7; length < 1200; length += 7) {

@@ -2,7 +2,6 @@
 #include "kv/reindexed_set.h"
 
 #include <algorithm>
-#include <cstring>
 #include <new>
 #include <numeric>
 #include <string>
@@ -11,49 +10,30 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "kv/key_writer.h"
+#include "kv/kv_mover.h"
 
 namespace longspec {
 
-ReindexedSet::ReindexedSet(const KvLayout& layout, int n_layer, Rotary rotary, const ReindexOptions& options,
+ReindexedSet::ReindexedSet(std::shared_ptr<ChunkPool> pool, Rotary rotary, const ReindexOptions& options,
                            ReindexSource source)
-    : layout_(layout),
-      n_layer_(n_layer),
-      rotary_(std::move(rotary)),
-      options_(options),
-      source_(std::move(source)),
-      turn_(Z(rotary_.n_rot)) {
+    : rotary_(std::move(rotary)), options_(options), source_(std::move(source)), slots_(std::move(pool)) {
   LS_CHECK(rotary_.kernels != nullptr && rotary_.row && options.chunk > 0 && options.n_chunks > 0);
   const KvLayout of_source = source_.cache->Span(0).layout;
-  LS_CHECK(of_source.v_type == layout.v_type && of_source.head_dim == layout.head_dim);
-}
-
-size_t ReindexedSet::bytes() const {
-  return slots_.size() * Z(n_layer_) * layout_.layer_bytes() + held_.capacity() * sizeof(int32_t);
-}
-
-KvSpan ReindexedSet::Span(int layer) const {
-  return {.layout = layout_,
-          .chunks = bases_.data(),
-          .layer_offset = Z(layer) * layout_.layer_bytes(),
-          .n_committed = n_slots()};
-}
-
-KvWriter ReindexedSet::Writer(int layer) const {
-  return {.layout = layout_, .chunks = bases_.data(), .layer_offset = Z(layer) * layout_.layer_bytes()};
+  LS_CHECK(of_source.v_type == slots_.layout().v_type && of_source.head_dim == slots_.layout().head_dim);
 }
 
 Status ReindexedSet::Follow() {
   const int length = std::max(0, Entries());
   LS_CHECK(length >= length_);
   if (std::exchange(lost_, false)) return HoldLast(options_.n_chunks);
-  LS_TRY(Reserve(n_slots() + length - length_));
+  LS_TRY(Reserve(n_slots() + length - length_, length - length_));
   for (; length_ < length; ++length_) {
-    Load(length_, n_slots());
+    Want(length_, n_slots());
     held_.push_back(length_);
     const int chunk = length_ / options_.chunk;
     if (chunks_.empty() || chunks_.back() != chunk) chunks_.push_back(chunk);
   }
+  LoadWanted();
   return {};
 }
 
@@ -104,18 +84,16 @@ Status ReindexedSet::SeeAll(bool all) {
   return HoldLast(options_.n_chunks);
 }
 
-Status ReindexedSet::MakeRoom(int n_rows) { return Reserve(n_slots() + n_rows); }
+Status ReindexedSet::MakeRoom(int n_rows) { return Reserve(n_slots() + n_rows, n_rows); }
 
 // What enters the set then takes no memory.
-Status ReindexedSet::Reserve(int n_slots) {
+Status ReindexedSet::Reserve(int n_slots, int n_entering) {
   try {
     held_.reserve(std::max(held_.capacity(), Z(n_slots)));
     chunks_.reserve(std::max(chunks_.capacity(), Z(Chunks(length_ + n_slots) + 1)));
-    while (std::ssize(slots_) * kKvChunk < n_slots) {
-      bases_.reserve(slots_.size() + 1);
-      slots_.emplace_back(Z(n_layer_) * layout_.layer_bytes());
-      bases_.push_back(slots_.back().data());
-    }
+    moves_.clear();
+    moves_.reserve(Z(n_entering));
+    slots_.Reserve(n_slots);
   } catch (const std::bad_alloc&) {
     return ResourceExhausted("no memory for a draft's working cache of " + std::to_string(n_slots) +
                              " positions");
@@ -130,45 +108,26 @@ Status ReindexedSet::Hold(std::span<const int32_t> chunks) {
     for (int p = c * options_.chunk; p < std::min((c + 1) * options_.chunk, length_); ++p)
       wanted.push_back(p);
   }
-  LS_TRY(Reserve(static_cast<int>(wanted.size())));
+  LS_TRY(Reserve(static_cast<int>(wanted.size()), static_cast<int>(wanted.size())));
   for (size_t slot = 0; slot < wanted.size(); ++slot) {
     if (slot < held_.size() && held_[slot] == wanted[slot]) continue;
-    Load(wanted[slot], static_cast<int>(slot));
+    Want(wanted[slot], static_cast<int>(slot));
   }
+  LoadWanted();
   held_.assign(wanted.begin(), wanted.end());
   chunks_.assign(chunks.begin(), chunks.end());
   return {};
 }
 
-void ReindexedSet::Turned(const KvSpan& span, int slot, int head, Way way, float* key) {
-  for (int d = 0; d < layout_.head_dim; ++d) key[d] = span.KeyAt(slot, head, d);
-  if (way.from == way.to) return;
-  rotary_.row(way.from, turn_.data());
-  const auto scale = static_cast<float>(1.0 / (rotary_.magnitude * rotary_.magnitude));
-  for (size_t i = 0; i < turn_.size(); i += 2) {
-    turn_[i] *= scale;
-    turn_[i + 1] *= -scale;
-  }
-  rotary_.kernels->rope(key, rotary_.n_rot, turn_.data(), rotary_.pairing);
-  rotary_.row(way.to, turn_.data());
-  rotary_.kernels->rope(key, rotary_.n_rot, turn_.data(), rotary_.pairing);
+void ReindexedSet::Want(int entry, int slot) {
+  const int from = source_.first + entry;
+  moves_.push_back({.slot = {.from = from, .to = slot},
+                    .position = {.from = source_.position ? source_.position(from) : from, .to = slot}});
 }
 
-// From the source to the set: keys are turned to the position of their slot, values copied.
-void ReindexedSet::Load(int entry, int slot) {
-  const int from_slot = source_.first + entry;
-  const Way way = {.from = source_.position ? source_.position(from_slot) : from_slot, .to = slot};
-  std::vector<float> key(Z(layout_.head_dim));
-  KeyWriter keys(layout_, *rotary_.kernels);
-  for (int layer = 0; layer < n_layer_; ++layer) {
-    const KvSpan from = source_.cache->Span(layer);
-    const KvWriter to = Writer(layer);
-    for (int head = 0; head < layout_.n_kv_head; ++head) {
-      Turned(from, from_slot, head, way, key.data());
-      keys.Store(key.data(), to, slot, head);
-      std::memcpy(to.value_row(slot, head), from.value_row(from_slot, head), layout_.v_row_bytes());
-    }
-  }
+// From the source to the set: keys are turned to the position of their slot.
+void ReindexedSet::LoadWanted() {
+  slots_.mover().MoveTurned(source_.cache->Span(0), slots_.writer(), slots_.n_layer(), rotary_, moves_);
 }
 
 }  // namespace longspec

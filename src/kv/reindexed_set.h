@@ -11,12 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "attention/kv_span.h"
-#include "base/aligned_buffer.h"
+#include "kv/chunk_pool.h"
 #include "kv/kv_cache.h"
+#include "kv/kv_slots.h"
 #include "kv/rotary.h"
 #include "longspec/status.h"
 
@@ -36,8 +38,9 @@ struct ReindexSource {
 
 class ReindexedSet {
  public:
-  // Layers as the source has; values of the same type. `source` is borrowed.
-  ReindexedSet(const KvLayout& layout, int n_layer, Rotary rotary, const ReindexOptions& options,
+  // `pool`: a place of its own, with layers as the source has, and values of the same type. `source` is
+  // borrowed.
+  ReindexedSet(std::shared_ptr<ChunkPool> pool, Rotary rotary, const ReindexOptions& options,
                ReindexSource source);
 
   // Takes in the entries that the source has got at its end: they enter the newest chunk, and then new ones.
@@ -60,32 +63,27 @@ class ReindexedSet {
   const ReindexOptions& options() const { return options_; }
   int n_slots() const { return static_cast<int>(held_.size()); }
   std::span<const int32_t> chunks() const { return chunks_; }  // of the set, ascending
-  KvSpan Span(int layer) const;
+  KvSpan Span(int layer) const {
+    KvSpan span = slots_.span(layer);
+    span.n_committed = n_slots();
+    return span;
+  }
 
   // Room for rows behind the set, and for so many that enter it.
   Status MakeRoom(int n_rows);
-  KvWriter Writer(int layer) const;
+  KvWriter Writer(int layer) const { return slots_.writer(layer); }
 
-  // The key of a slot, also of a row behind the set, turned to another position: (head_dim).
-  void KeyAt(int layer, int slot, int head, int position, float* key) {
-    Turned(Span(layer), slot, head, {.from = slot, .to = position}, key);
-  }
-
-  size_t bytes() const;
+  const Rotary& rotary() const { return rotary_; }
+  size_t bytes() const { return slots_.bytes() + held_.capacity() * sizeof(int32_t); }
 
  private:
   int Entries() const { return source_.cache->n_slots() - source_.first; }
   int Chunks(int n_entries) const { return (n_entries + options_.chunk - 1) / options_.chunk; }
   Status Hold(std::span<const int32_t> chunks);
-  Status Reserve(int n_slots);
-  void Load(int entry, int slot);
-  struct Way {
-    int from, to;  // positions
-  };
-  void Turned(const KvSpan& span, int slot, int head, Way way, float* key);
+  Status Reserve(int n_slots, int n_entering);
+  void Want(int entry, int slot);
+  void LoadWanted();
 
-  const KvLayout layout_;
-  const int n_layer_;
   const Rotary rotary_;
   const ReindexOptions options_;
   const ReindexSource source_;
@@ -94,9 +92,8 @@ class ReindexedSet {
   int length_ = 0;             // entries that it knows of
   std::vector<int32_t> held_;  // by slot: the entry
   std::vector<int32_t> chunks_;
-  std::vector<AlignedBuffer> slots_;
-  std::vector<std::byte*> bases_;
-  std::vector<float> turn_;
+  KvSlots slots_;
+  std::vector<TurnedMove> moves_;  // from the source, of one call
 };
 
 }  // namespace longspec

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "kv/copy_slot.h"
+#include "kv/kv_mover.h"
+#include "kv/kv_slots.h"
 
 namespace longspec {
 namespace {
@@ -20,30 +19,28 @@ constexpr int32_t kNothing = -1;  // in the place of a block
 
 class RetrievalCacheImpl final : public RetrievalCache {
  public:
-  RetrievalCacheImpl(const KvLayout& layout, int n_layer, int n_head, const RetrievalOptions& options)
-      : layout_(layout),
-        n_layer_(n_layer),
+  RetrievalCacheImpl(std::shared_ptr<ChunkPool> pool, int n_head, const RetrievalOptions& options)
+      : layout_(pool->layout()),
+        n_layer_(pool->n_layer()),
         n_head_(n_head),
         options_(options),
         n_blocks_(options.budget / kKeyBlock),
-        summaries_(layout, n_layer, options.score),
-        queries_(Z(int64_t{n_layer} * n_head * layout.head_dim)),
-        held_(Z(int64_t{n_layer} * layout.n_kv_head * n_blocks_), kNothing) {}
+        summaries_(layout_, n_layer_, options.score),
+        queries_(Z(int64_t{n_layer_} * n_head * layout_.head_dim)),
+        held_(Z(int64_t{n_layer_} * layout_.n_kv_head * n_blocks_), kNothing),
+        slots_(std::move(pool)) {}
 
   int length() const override { return length_; }
   int n_slots() const override { return n_fixed_ + length_ - recent_begin_; }
   int capacity() const override { return std::numeric_limits<int>::max(); }
   Exactness exactness() const override { return Exactness::kApproximate; }
   size_t bytes() const override {
-    return chunks_.size() * chunk_bytes() + summaries_.bytes() + queries_.capacity() * sizeof(float) +
+    return slots_.bytes() + summaries_.bytes() + queries_.capacity() * sizeof(float) +
            held_.size() * sizeof(int32_t);
   }
 
   KvSpan Span(int layer) const override {
-    KvSpan span;
-    span.layout = layout_;
-    span.chunks = bases_.data();
-    span.layer_offset = Z(layer) * layout_.layer_bytes();
+    KvSpan span = slots_.span(layer);
     span.n_committed = n_slots();
     span.n_speculated = n_speculated_;
     return span;
@@ -84,7 +81,8 @@ class RetrievalCacheImpl final : public RetrievalCache {
     if (end - first < n_blocks_) return HoldEverything(source);
     const int n_fixed = options_.sink + n_blocks_ * kKeyBlock;
     LS_TRY(MakeRoom(n_fixed + source.length() - recent_begin));
-    if (n_fixed_ == 0) CopySink(source);
+    std::vector<BlockMove> moves;
+    if (n_fixed_ == 0) AddSink(&moves);
     std::vector<float> scores(Z(summaries_.n_blocks() - first));
     std::vector<int32_t> best;
     const size_t of_head = queries_.size() / Z(int64_t{n_layer_} * layout_.n_kv_head);
@@ -94,9 +92,10 @@ class RetrievalCacheImpl final : public RetrievalCache {
         summaries_.Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores, n_rows_,
                          options_.reduce);
         BestBlocks(std::span(scores).first(Z(end - first)), first, n_blocks_, &best);
-        CopyBlocks(source, layer, head, best);
+        AddBlocks(layer, head, best, &moves);
       }
     }
+    MoveBlocks(source, moves);
     n_fixed_ = n_fixed;
     recent_begin_ = followed_ = recent_begin;
     lost_ = false;
@@ -119,8 +118,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   }
   std::span<const int32_t> blocks(int layer, int kv_head) const override {
     if (n_fixed_ == 0) return {};
-    return std::span(held_).subspan(Z((int64_t{layer} * layout_.n_kv_head + kv_head) * n_blocks_),
-                                    Z(n_blocks_));
+    return std::span(held_).subspan(HeldAt(layer, kv_head), Z(n_blocks_));
   }
 
   void Truncate(int length) override {
@@ -136,21 +134,17 @@ class RetrievalCacheImpl final : public RetrievalCache {
   }
 
   void CommitRows(std::span<const int32_t> rows) override {
-    const int first = n_slots();
-    for (size_t i = 0; i < rows.size(); ++i) Move(first + rows[i], first + static_cast<int>(i));
+    CompactRows(n_slots(), rows, &moves_);
+    slots_.mover().MoveSlots(slots_.span(), slots_.writer(), n_layer_, moves_);
     length_ += static_cast<int>(rows.size());
     n_speculated_ = 0;
   }
 
   void Rollback() override { n_speculated_ = 0; }
 
-  KvWriter Writer(int layer) override {
-    return {.layout = layout_, .chunks = bases_.data(), .layer_offset = Z(layer) * layout_.layer_bytes()};
-  }
+  KvWriter Writer(int layer) override { return slots_.writer(layer); }
 
  private:
-  size_t chunk_bytes() const { return Z(n_layer_) * layout_.layer_bytes(); }
-
   // Held positions from `length` on.
   void Drop(int length) {
     LS_CHECK(length >= 0 && length <= length_ && n_speculated_ == 0);
@@ -164,19 +158,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
     followed_ = std::min(followed_, length);
   }
 
-  Status MakeRoom(int n_slots) {
-    try {
-      while (std::ssize(chunks_) * kKvChunk < n_slots) {
-        bases_.reserve(chunks_.size() + 1);
-        chunks_.emplace_back(chunk_bytes());
-        bases_.push_back(chunks_.back().data());
-      }
-    } catch (const std::bad_alloc&) {
-      return ResourceExhausted("no memory for a retrieval cache of " + std::to_string(n_slots) +
-                               " positions beyond " + std::to_string(bytes() >> 20) + " MiB");
-    }
-    return {};
-  }
+  Status MakeRoom(int n_slots) { return slots_.Reserve(n_slots, "a retrieval cache"); }
 
   // Everything is recent: there is not enough to choose from.
   Status HoldEverything(const KvCache& source) {
@@ -190,41 +172,47 @@ class RetrievalCacheImpl final : public RetrievalCache {
   Status CopyRecent(const KvCache& source) {
     const int length = source.length();
     LS_TRY(MakeRoom(n_fixed_ + length - recent_begin_));
-    for (int layer = 0; layer < n_layer_; ++layer) {
-      const KvSpan from = source.Span(layer);
-      const KvWriter to = Writer(layer);
-      for (int p = followed_; p < length; ++p) CopySlot(from, p, to, n_fixed_ + p - recent_begin_);
-    }
+    moves_.clear();
+    for (int p = followed_; p < length; ++p) moves_.push_back({p, n_fixed_ + p - recent_begin_});
+    slots_.mover().MoveSlots(source.Span(0), slots_.writer(), n_layer_, moves_);
     work_.positions_copied += length - followed_;
     length_ = followed_ = length;
     return {};
   }
 
-  void CopySink(const KvCache& source) {
+  void AddSink(std::vector<BlockMove>* moves) const {
     for (int layer = 0; layer < n_layer_; ++layer) {
       for (int head = 0; head < layout_.n_kv_head; ++head) {
         for (int slot = 0; slot < options_.sink; slot += kKeyBlock) {
-          CopyBlock(source.Span(layer), slot, Writer(layer), slot, head);
+          moves->push_back({.layer = layer, .kv_head = head, .from = slot, .to = slot});
         }
       }
     }
   }
 
-  void CopyBlocks(const KvCache& source, int layer, int head, std::span<const int32_t> blocks) {
-    const KvSpan from = source.Span(layer);
-    const KvWriter to = Writer(layer);
-    int32_t* held = held_.data() + Z((int64_t{layer} * layout_.n_kv_head + head) * n_blocks_);
+  // Of blocks that are not held where they are to be.
+  void AddBlocks(int layer, int head, std::span<const int32_t> blocks, std::vector<BlockMove>* moves) const {
     for (size_t i = 0; i < blocks.size(); ++i) {
-      if (held[i] == blocks[i]) continue;
-      held[i] = blocks[i];
-      ++work_.blocks_copied;
-      CopyBlock(from, blocks[i] * kKeyBlock, to, options_.sink + static_cast<int>(i) * kKeyBlock, head);
+      if (held_[HeldAt(layer, head) + i] == blocks[i]) continue;
+      moves->push_back({.layer = layer,
+                        .kv_head = head,
+                        .from = blocks[i] * kKeyBlock,
+                        .to = options_.sink + static_cast<int>(i) * kKeyBlock});
     }
   }
 
-  void Move(int from, int to) {
-    if (from == to) return;
-    for (int layer = 0; layer < n_layer_; ++layer) CopySlot(Span(layer), from, Writer(layer), to);
+  void MoveBlocks(const KvCache& source, std::span<const BlockMove> moves) {
+    slots_.mover().MoveBlocks(source.Span(0), slots_.writer(), moves);
+    for (const BlockMove& move : moves) {
+      if (move.to < options_.sink) continue;
+      const int block = (move.to - options_.sink) / kKeyBlock;
+      held_[HeldAt(move.layer, move.kv_head) + Z(block)] = move.from / kKeyBlock;
+      ++work_.blocks_copied;
+    }
+  }
+
+  size_t HeldAt(int layer, int head) const {
+    return Z((int64_t{layer} * layout_.n_kv_head + head) * n_blocks_);
   }
 
   const KvLayout layout_;
@@ -241,8 +229,8 @@ class RetrievalCacheImpl final : public RetrievalCache {
   int n_rows_ = 1;              // that choose
   std::vector<float> queries_;  // (n_layer, n_kv_head, n_rows, group, head_dim)
   std::vector<int32_t> held_;   // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
-  std::vector<AlignedBuffer> chunks_;
-  std::vector<std::byte*> bases_;
+  KvSlots slots_;
+  std::vector<SlotMove> moves_;  // of one call
 };
 
 }  // namespace
@@ -259,11 +247,11 @@ WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_h
           .source_chunk = BlockSummaries::BytesOf(kKvChunk / kKeyBlock, layout, n_layer, options.score)};
 }
 
-std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+std::unique_ptr<RetrievalCache> MakeRetrievalCache(std::shared_ptr<ChunkPool> pool, int n_head,
                                                    const RetrievalOptions& options) {
   LS_CHECK(options.sink >= 0 && options.sink % kKeyBlock == 0 && options.budget >= 0);
-  LS_CHECK(options.window >= 1 && options.refresh >= 0 && n_head % layout.n_kv_head == 0);
-  return std::make_unique<RetrievalCacheImpl>(layout, n_layer, n_head, options);
+  LS_CHECK(options.window >= 1 && options.refresh >= 0 && n_head % pool->layout().n_kv_head == 0);
+  return std::make_unique<RetrievalCacheImpl>(std::move(pool), n_head, options);
 }
 
 }  // namespace longspec

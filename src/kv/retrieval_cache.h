@@ -16,6 +16,7 @@
 #include <span>
 
 #include "kv/block_summaries.h"
+#include "kv/chunk_pool.h"
 #include "kv/working_set.h"
 
 namespace longspec {
@@ -60,8 +61,8 @@ class RetrievalCache : public WorkingSet {
 WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
                                     const RetrievalOptions& options, int most_rows, int n_query_rows = 1);
 
-// `n_head`: query heads of the target.
-std::unique_ptr<RetrievalCache> MakeRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
+// `pool`: a place of its own, laid out as its source. `n_head`: query heads of the target.
+std::unique_ptr<RetrievalCache> MakeRetrievalCache(std::shared_ptr<ChunkPool> pool, int n_head,
                                                    const RetrievalOptions& options);
 
 }  // namespace longspec

@@ -150,7 +150,7 @@ TEST(RetrievalCache, ChoosesTheBlocksOfTheHighestScores) {
       RetrievalOptions options = kSmall;
       options.score = score;
       const auto source = MakeFullCache(Layout(type), kLayers, 1000);
-      const auto part = MakeRetrievalCache(Layout(type), kLayers, kHeads * kGroup, options);
+      const auto part = MakeRetrievalCache(MakeHostPool(Layout(type), kLayers), kHeads * kGroup, options);
       EXPECT_EQ(part->wants_queries(), score != BlockScore::kNorm);
       Grow(*source, 350, rng);
       const Queries queries(5);
@@ -179,7 +179,8 @@ TEST(RetrievalCache, ChoosesTheBlocksOfTheHighestScores) {
 TEST(RetrievalCache, SeveralRowsChooseByTheMeanScore) {
   std::mt19937 rng(3);
   const auto source = MakeFullCache(Layout(CacheType::kF32), kLayers, 1000);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, kSmall);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF32), kLayers), kHeads * kGroup, kSmall);
   Grow(*source, 350, rng);
   const Queries rows[] = {Queries(5), Queries(6), Queries(7)};
   std::vector<std::vector<float>> together(kLayers);
@@ -229,7 +230,8 @@ TEST(RetrievalCache, ASetOfTheTextsSizeHasAllOfIt) {
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
   const int size = kSmall.sink + kSmall.budget + kSmall.window;
   Grow(*source, size, rng);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
   const Queries queries(5);
   part->SetQueries(queries.views);
   ASSERT_TRUE(part->Choose(*source, kSmall.sink + kSmall.budget).ok());
@@ -268,7 +270,8 @@ TEST(RetrievalCache, HeadsOfAGroupHaveOneVoteEach) {
   }
   EXPECT_NE(turned.numbers[0], queries.numbers[0]);
   const auto choose = [&](const Queries& by) {
-    const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, kSmall);
+    const auto part =
+        MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF32), kLayers), kHeads * kGroup, kSmall);
     part->SetQueries(by.views);
     EXPECT_TRUE(part->Follow(*source).ok());
     std::vector<int32_t> all;
@@ -293,7 +296,8 @@ TEST(RetrievalCache, ReductionsAreOfRowsAndEqualForOne) {
   const auto choose = [&](size_t n_rows, QueryReduction reduce) {
     RetrievalOptions options = kSmall;
     options.reduce = reduce;
-    const auto part = MakeRetrievalCache(Layout(CacheType::kF32), kLayers, kHeads * kGroup, options);
+    const auto part =
+        MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF32), kLayers), kHeads * kGroup, options);
     std::vector<std::vector<float>> together(kLayers);
     std::vector<const float*> views;
     for (size_t layer = 0; layer < kLayers; ++layer) {
@@ -430,9 +434,11 @@ TEST(BestBlocks, OfEqualScoresTheEarlier) {
 TEST(RetrievalCache, FollowsASourceThatGrows) {
   std::mt19937 rng(7);
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
   const auto fresh_choice = [&] {
-    const auto fresh = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+    const auto fresh =
+        MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
     fresh->SetQueries(Queries(static_cast<uint32_t>(source->length())).views);
     EXPECT_TRUE(fresh->Choose(*source, part->recent_begin()).ok());
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -471,7 +477,8 @@ TEST(RetrievalCache, TruncateForgetsAndFollowsAgain) {
   for (const int length : {0, 40, 180, 200, 299, 300}) {
     std::mt19937 rng(9);
     const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
-    const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+    const auto part =
+        MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
     Grow(*source, 300, rng);
     ASSERT_TRUE(part->Follow(*source).ok());
     part->Truncate(length);
@@ -490,7 +497,8 @@ TEST(RetrievalCache, TruncateForgetsAndFollowsAgain) {
 TEST(RetrievalCache, PreparesSummariesOnce) {
   std::mt19937 rng(9);
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
   for (int i = 0; i < 10; ++i) {
     Grow(*source, 40, rng);
     part->Prepare(*source);
@@ -512,7 +520,8 @@ TEST(RetrievalCache, PreparesSummariesOnce) {
     ASSERT_TRUE(part->Follow(*source).ok());
     EXPECT_EQ(part->work().blocks_summarised - before, 400 / kKeyBlock - kept / kKeyBlock) << kept;
     ExpectHolds(*source, *part, kSmall);
-    const auto fresh = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+    const auto fresh =
+        MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
     fresh->SetQueries(queries.views);
     ASSERT_TRUE(fresh->Choose(*source, part->recent_begin()).ok());
     if (kept < 300) {  // it had to choose anew
@@ -525,7 +534,8 @@ TEST(RetrievalCache, PreparesSummariesOnce) {
 TEST(RetrievalCache, KeepsARowOfATree) {
   std::mt19937 rng(2);
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, kSmall);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, kSmall);
   Grow(*source, 300, rng);
   ASSERT_TRUE(part->Follow(*source).ok());
   const int slots = part->n_slots();
@@ -551,7 +561,8 @@ TEST(RetrievalCache, MemoryDoesNotGrowWithTheContextButForSummaries) {
   options.budget = 0;  // no summaries to speak of
   options.score = BlockScore::kNorm;
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 5000);
-  const auto part = MakeRetrievalCache(Layout(CacheType::kF16), kLayers, kHeads * kGroup, options);
+  const auto part =
+      MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF16), kLayers), kHeads * kGroup, options);
   Grow(*source, 200, rng);
   ASSERT_TRUE(part->Follow(*source).ok());
   const size_t before = part->bytes();

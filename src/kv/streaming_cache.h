@@ -16,13 +16,14 @@
 
 #include <memory>
 
+#include "kv/chunk_pool.h"
 #include "kv/rotary.h"
 #include "kv/working_set.h"
 
 namespace longspec {
 
-// REQUIRES: sink >= 0, window >= 1.
-std::unique_ptr<WorkingSet> MakeStreamingCache(const KvLayout& layout, int n_layer, int sink, int window,
+// `pool`: a place of its own. REQUIRES: sink >= 0, window >= 1.
+std::unique_ptr<WorkingSet> MakeStreamingCache(std::shared_ptr<ChunkPool> pool, int sink, int window,
                                                Rotary rotary = {});
 
 }  // namespace longspec

@@ -91,7 +91,7 @@ std::multiset<int> Expected(const std::vector<int>& sequence, int sink, int wind
 
 TEST(StreamingCache, KeepsSinksAndTheLastPositions) {
   for (const auto& [sink, window] : {std::pair{4, 20}, {0, 7}, {3, 1}, {4, 300}}) {
-    const auto cache = MakeStreamingCache(Layout(), kLayers, sink, window);
+    const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), sink, window);
     std::vector<int> sequence;
     std::mt19937 rng(3);
     int next = 0;
@@ -117,7 +117,7 @@ TEST(StreamingCache, KeepsSinksAndTheLastPositions) {
 }
 
 TEST(StreamingCache, SlotsArePositionsWhileNothingIsForgotten) {
-  const auto cache = MakeStreamingCache(Layout(), kLayers, 4, 10);
+  const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), 4, 10);
   EXPECT_EQ(cache->exactness(), Exactness::kApproximate);
   EXPECT_GT(cache->capacity(), 1 << 30);
   for (int i = 0; i < 14; ++i) {
@@ -132,7 +132,7 @@ TEST(StreamingCache, SlotsArePositionsWhileNothingIsForgotten) {
 }
 
 TEST(StreamingCache, DestructionIsRollback) {
-  const auto cache = MakeStreamingCache(Layout(), kLayers, 2, 5);
+  const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), 2, 5);
   for (int i = 0; i < 30; ++i) Append(*cache, i);
   const auto before = Held(*cache);
   {
@@ -148,7 +148,7 @@ TEST(StreamingCache, DestructionIsRollback) {
 }
 
 TEST(StreamingCache, MemoryDoesNotGrow) {
-  const auto cache = MakeStreamingCache(Layout(), kLayers, 4, 100);
+  const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), 4, 100);
   for (int i = 0; i < 200; ++i) Append(*cache, i);
   const size_t bytes = cache->bytes();
   EXPECT_GT(bytes, 0U);
@@ -160,7 +160,7 @@ TEST(StreamingCache, TruncateForgetsTheNewestAndBringsNothingBack) {
   for (const auto& [sink, window] : {std::pair{3, 12}, {0, 9}, {2, 1}}) {
     std::mt19937 rng(17);
     for (int round = 0; round < 40; ++round) {
-      const auto cache = MakeStreamingCache(Layout(), kLayers, sink, window);
+      const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), sink, window);
       std::vector<int> sequence;
       int oldest = 0, next = 0;
       for (int cut = 0; cut < 4; ++cut) {
@@ -184,7 +184,7 @@ TEST(StreamingCache, FollowingIsCopyingExactly) {
   for (const CacheType type :
        {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     const auto source = MakeFullCache(Layout(type), kLayers, 4096);
-    const auto cache = MakeStreamingCache(Layout(type), kLayers, 4, 30);
+    const auto cache = MakeStreamingCache(MakeHostPool(Layout(type), kLayers), 4, 30);
     std::mt19937 rng(29);
     int next = 0;
     while (source->length() < 700) {
@@ -192,7 +192,7 @@ TEST(StreamingCache, FollowingIsCopyingExactly) {
       ASSERT_TRUE(cache->Follow(*source).ok());
       ASSERT_EQ(cache->length(), source->length());
       // The same as a cache that never drafted.
-      const auto fresh = MakeStreamingCache(Layout(type), kLayers, 4, 30);
+      const auto fresh = MakeStreamingCache(MakeHostPool(Layout(type), kLayers), 4, 30);
       ASSERT_TRUE(fresh->Follow(*source).ok());
       ASSERT_EQ(cache->n_slots(), fresh->n_slots());
       if (type == CacheType::kF32) {
@@ -218,7 +218,7 @@ TEST(StreamingCache, FollowingIsCopyingExactly) {
 TEST(StreamingCache, FollowingCopiesOnlyWhatIsNew) {
   const auto source = MakeFullCache(Layout(), kLayers, 4096);
   for (int i = 0; i < 20; ++i) Append(*source, i);
-  const auto cache = MakeStreamingCache(Layout(), kLayers, 2, 10);
+  const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), 2, 10);
   ASSERT_TRUE(cache->Follow(*source).ok());
   {
     const auto rows = cache->Begin(1);
@@ -235,7 +235,7 @@ TEST(StreamingCache, FollowingCopiesOnlyWhatIsNew) {
 
 TEST(StreamingCache, FollowsASourceThatWasCutOrReplaced) {
   const auto source = MakeFullCache(Layout(), kLayers, 4096);
-  const auto cache = MakeStreamingCache(Layout(), kLayers, 2, 10);
+  const auto cache = MakeStreamingCache(MakeHostPool(Layout(), kLayers), 2, 10);
   for (int i = 0; i < 50; ++i) Append(*source, i);
   ASSERT_TRUE(cache->Follow(*source).ok());
   cache->Truncate(45);  // the ring is turned

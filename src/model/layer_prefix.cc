@@ -8,9 +8,9 @@
 
 namespace longspec {
 
-LayerPrefix::LayerPrefix(const KvLayout& layout, int n_layers, int n_embd)
-    : n_layers_(n_layers), n_embd_(n_embd), slots_(layout, n_layers) {
-  LS_CHECK(n_layers > 0 && n_embd > 0);
+LayerPrefix::LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd)
+    : n_embd_(n_embd), slots_(std::move(pool)) {
+  LS_CHECK(n_layers() > 0 && n_embd > 0);
 }
 
 int LayerPrefix::Find(int parent, int32_t token) const {

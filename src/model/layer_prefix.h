@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,10 +20,11 @@ namespace longspec {
 
 class LayerPrefix {
  public:
-  // Of the layers [0, n_layers) of a target whose residual stream is n_embd wide. `layout`: its cache's.
-  LayerPrefix(const KvLayout& layout, int n_layers, int n_embd);
+  // Of a target whose residual stream is n_embd wide. `pool`: laid out as its cache, with as many layers as
+  // rows are run through.
+  LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd);
 
-  int n_layers() const { return n_layers_; }
+  int n_layers() const { return slots_.n_layer(); }
   int base() const { return base_; }  // position of rows without a parent
   int n_rows() const { return static_cast<int>(rows_.size()); }
   int32_t token(int row) const { return At(row).token; }
@@ -45,7 +47,7 @@ class LayerPrefix {
   void Add(int32_t token, int32_t parent);
   void Truncate(int n_rows) { rows_.resize(Z(n_rows)); }
   float* hidden(int row) { return hidden_.data() + Z(row) * Z(n_embd_); }
-  KvWriter writer() { return slots_.writer(); }
+  KvWriter writer() const { return slots_.writer(); }
 
   size_t bytes() const { return hidden_.capacity() * sizeof(float) + slots_.bytes(); }
 
@@ -57,7 +59,7 @@ class LayerPrefix {
   static size_t Z(int64_t n) { return static_cast<size_t>(n); }
   const Row& At(int row) const { return rows_[Z(row)]; }
 
-  const int n_layers_, n_embd_;
+  const int n_embd_;
   int base_ = 0;
   std::vector<Row> rows_;
   std::vector<float> hidden_;  // (rows, n_embd), never fewer than there were

@@ -67,7 +67,7 @@ class Model {
   }
   Status Run(const PrefixSegment& segment) { return target->RunPrefix({&segment, 1}); }
   LayerPrefix NewPrefix(int n_layers, const KvCache& cache) const {
-    LayerPrefix prefix(layout(), n_layers, config.n_embd);
+    LayerPrefix prefix(MakeHostPool(layout(), n_layers), config.n_embd);
     prefix.Clear(cache.length());
     return prefix;
   }
@@ -295,7 +295,7 @@ TEST(LayerPrefix, SequencesOfAPassMayHaveOnesOfTheirOwn) {
 // A cache in which slots are not positions.
 TEST(LayerPrefix, ReadsTheSlotsOfACacheThatForgets) {
   Model m;
-  const auto cache = MakeStreamingCache(m.layout(), kLayers, 4, 20);
+  const auto cache = MakeStreamingCache(MakeHostPool(m.layout(), kLayers), 4, 20);
   m.Append(*cache, Tokens(20, 3));
   for (const int32_t token : Tokens(9, 5)) m.Append(*cache, {&token, 1});
   ASSERT_LT(cache->n_slots(), cache->length());

@@ -43,12 +43,12 @@ struct Model {
   KvLayout layout() const { return config.kv_layout(CacheType::kF32, CacheType::kF32); }
   std::unique_ptr<KvCache> Full() const { return MakeFullCache(layout(), config.n_layer, 1024); }
   std::unique_ptr<WorkingSet> Streaming(int sink, int window) const {
-    return MakeStreamingCache(layout(), config.n_layer, sink, window);
+    return MakeStreamingCache(MakeHostPool(layout(), config.n_layer), sink, window);
   }
   // With positions inside the cache.
   std::unique_ptr<WorkingSet> Reindexed(int sink, int window, CacheType type = CacheType::kF32) const {
     const auto rope = std::make_shared<const RopeTable>(config.rope);
-    return MakeStreamingCache(config.kv_layout(type, type), config.n_layer, sink, window,
+    return MakeStreamingCache(MakeHostPool(config.kv_layout(type, type), config.n_layer), sink, window,
                               {.kernels = target->shared_parts()->lane.kernels,
                                .pairing = config.rope.pairing,
                                .n_rot = rope->n_rot(),

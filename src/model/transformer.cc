@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "kv/copy_slot.h"
+#include "kv/kv_mover.h"
 #include "model/block.h"
 #include "model/model_weights.h"
 #include "model/pass_plan.h"
@@ -247,13 +247,8 @@ void Transformer::BeginRow(std::span<const ForwardSegment> segments, const PassR
   }
   const LayerPrefix& prefix = *segment.prefix;
   std::memcpy(x, prefix.hidden(row.prefix_row), Z(spec_.n_embd) * sizeof(float));
-  KvSpan from = prefix.span();
-  KvWriter to = plan_.writer(Z(row.segment));
-  for (int layer = 0; layer < prefix.n_layers(); ++layer) {
-    CopySlot(from, row.prefix_row, to, segment.kv->slot() + row.index);
-    from.layer_offset += from.layout.layer_bytes();
-    to.layer_offset += to.layout.layer_bytes();
-  }
+  const SlotMove move = {.from = row.prefix_row, .to = segment.kv->slot() + row.index};
+  HostMover().MoveSlots(prefix.span(), plan_.writer(Z(row.segment)), prefix.n_layers(), {&move, 1});
 }
 
 void Transformer::RunLayer(ThreadTeam::Worker& worker, PassStage& stage, int layer,

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one place where keys and values move: what a commit keeps, what a fork copies, what is gathered from
+// another cache, what a session's file has. Caches say what goes where, as lists; the mover does it where the
+// bytes lie, the host here and a device in its own memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "attention/kv_span.h"
+#include "kv/rotary.h"
+
+namespace longspec {
+
+// Of a slot, in all layers.
+struct SlotMove {
+  int from = 0, to = 0;
+};
+
+// Of kKeyBlock slots of one layer and KV head, from these on; both are multiples of kKeyBlock.
+struct BlockMove {
+  int layer = 0, kv_head = 0;
+  int from = 0, to = 0;
+};
+
+// Of a slot whose key is turned from one position to another on the way.
+struct TurnedMove {
+  SlotMove slot;
+  SlotMove position;
+};
+
+// Rows, ascending, that lie from slot `first` on and are to lie there side by side.
+void CompactRows(int first, std::span<const int32_t> rows, std::vector<SlotMove>* moves);
+
+// Spans and writers are of layer 0, whose bytes those of the other layers follow. Thread-safe, as far as
+// slots are others.
+class KvMover {
+ public:
+  virtual ~KvMover() = default;
+
+  // Bit for bit, one after the other: a slot may be moved on. REQUIRES: equal layouts.
+  virtual void MoveSlots(const KvSpan& from, const KvWriter& to, int n_layer,
+                         std::span<const SlotMove> moves) const = 0;
+  virtual void MoveBlocks(const KvSpan& from, const KvWriter& to, std::span<const BlockMove> moves) const = 0;
+  // Keys are decoded, turned where the positions differ, and encoded; values stay to the bit. REQUIRES: equal
+  // layouts but for the type of keys; other bytes.
+  virtual void MoveTurned(const KvSpan& from, const KvWriter& to, int n_layer, const Rotary& rotary,
+                          std::span<const TurnedMove> moves) const = 0;
+
+  // Keys of a slot, decoded, (n_layer, n_kv_head, head_dim).
+  virtual void ReadKeys(const KvSpan& from, int n_layer, int slot, float* keys) const = 0;
+  // Encodes keys, (n, n_layer, n_kv_head, head_dim), turned by so many positions, into slots from `first` on,
+  // whose values stay.
+  virtual void WriteKeys(const KvWriter& to, int n_layer, int first, int n, const Rotary& rotary, int by,
+                         const float* keys) const = 0;
+
+  // The first n positions of a chunk, in all layers.
+  virtual void CopyChunk(const KvLayout& layout, int n_layer, int n, const std::byte* from,
+                         std::byte* to) const = 0;
+  // A chunk's bytes, for the host to read: where they lie, or in `room`.
+  virtual std::span<const std::byte> Read(const std::byte* chunk, size_t bytes,
+                                          std::vector<std::byte>* room) const = 0;
+  virtual void Write(std::span<const std::byte> bytes, std::byte* chunk) const = 0;
+};
+
+// Of memory that the host can address.
+const KvMover& HostMover();
+
+}  // namespace longspec
