@@ -19,7 +19,7 @@ constexpr int kDeepest = 1 << 30;
 }  // namespace
 
 std::unique_ptr<KvCache> LoadedModel::NewCache(int capacity) const {
-  return MakeFullCache(MakeHostPool(layout, spec.n_layer, offload), capacity);
+  return MakeFullCache(target->NewPool(layout, spec.n_layer, offload), capacity);
 }
 
 Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences) {

@@ -22,7 +22,7 @@ class Batches {
   explicit Batches(LoadedModel model) : model_(std::move(model)) {}
 
   Result<BatchMeasurement> Measure(int n, int depth, int repetitions) {
-    const auto pool = MakeHostPool(model_.layout, model_.spec.n_layer);
+    const auto pool = model_.target->NewPool(model_.layout, model_.spec.n_layer, {});
     Caches unrelated, one_document;
     for (int i = 0; i < n; ++i) {
       unrelated.push_back(MakeFullCache(pool, depth + 1));

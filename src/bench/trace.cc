@@ -104,7 +104,7 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
 
 Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<TogetherItem>& items,
                                           int n_predict, int prefill_chunk, DraftModels* draft_models) {
-  const auto pool = MakeHostPool(model.layout, model.spec.n_layer);
+  const auto pool = model.target->NewPool(model.layout, model.spec.n_layer, {});
   AdaptiveMemory memory;
   std::vector<std::unique_ptr<FullCache>> caches(items.size());
   std::vector<Writing> all(items.size());

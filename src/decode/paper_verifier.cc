@@ -17,8 +17,8 @@ constexpr int kMostTreeRows = 256;  // whose queries choose
 
 class PaperVerifier final : public PartialVerifier {
  public:
-  PaperVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
-                const Sampler* sampler, int n_prompt)
+  PaperVerifier(const RetrievalOptions& options, KvCache* whole, const Target& target, const Sampler* sampler,
+                int n_prompt)
       : PartialVerifier(options, whole, target, sampler),
         n_prompt_(n_prompt),
         set_size_(options.sink + options.budget / kKeyBlock * kKeyBlock + options.window) {}
@@ -67,7 +67,7 @@ class PaperVerifier final : public PartialVerifier {
 }  // namespace
 
 std::unique_ptr<PartialVerifier> MakePaperVerifier(const RetrievalOptions& options, KvCache* whole,
-                                                   const SharedParts& target, const Sampler* sampler,
+                                                   const Target& target, const Sampler* sampler,
                                                    int n_prompt) {
   return std::make_unique<PaperVerifier>(options, whole, target, sampler, n_prompt);
 }

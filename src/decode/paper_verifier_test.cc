@@ -78,7 +78,7 @@ Counts Generate(const std::string& tree, float temperature, int n_prompt, int ma
   sampling.seed = 5;
   const Sampler sampler = *Sampler::Create(sampling, tiny.spec.n_vocab);
   const auto whole = tiny.NewCache(400);
-  const auto verifier = MakePaperVerifier(kSet, whole.get(), tiny.parts(), &sampler, n_prompt);
+  const auto verifier = MakePaperVerifier(kSet, whole.get(), tiny.target(), &sampler, n_prompt);
   SpeculationOptions options;
   options.type = "lm";
   options.draft_model = folder.File("draft.gguf");

@@ -13,7 +13,7 @@ namespace {
 
 class SteadyVerifier final : public PartialVerifier {
  public:
-  SteadyVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
+  SteadyVerifier(const RetrievalOptions& options, KvCache* whole, const Target& target,
                  const Sampler* sampler, int n_prompt)
       : PartialVerifier(options, whole, target, sampler),
         // With less before the window there is nothing to choose from.
@@ -96,13 +96,14 @@ class SteadyVerifier final : public PartialVerifier {
 
 }  // namespace
 
-PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
+PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole, const Target& target,
                                  const Sampler* sampler)
     : options_(options),
       whole_(*whole),
-      part_(MakeRetrievalCache(MakeHostPool(whole->Span(0).layout, target.sizes->n_layer),
-                               target.sizes->n_head, options)),
-      target_(*target.sizes),
+      part_(
+          MakeRetrievalCache(target.NewPool(whole->Span(0).layout, target.shared_parts()->sizes->n_layer, {}),
+                             target.shared_parts()->sizes->n_head, options)),
+      target_(*target.shared_parts()->sizes),
       sampler_(*sampler) {}
 
 Status PartialVerifier::Choose(int length) {
@@ -142,7 +143,7 @@ PartialStats PartialVerifier::stats() const {
 }
 
 std::unique_ptr<PartialVerifier> MakePartialVerifier(const RetrievalOptions& options, KvCache* whole,
-                                                     const SharedParts& target, const Sampler* sampler,
+                                                     const Target& target, const Sampler* sampler,
                                                      int n_prompt) {
   return std::make_unique<SteadyVerifier>(options, whole, target, sampler, n_prompt);
 }

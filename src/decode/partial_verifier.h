@@ -19,6 +19,7 @@
 #include "decode/row_reader.h"
 #include "kv/retrieval_cache.h"
 #include "model/shared_parts.h"
+#include "model/target.h"
 
 namespace longspec {
 
@@ -42,7 +43,7 @@ class PartialVerifier : public RowReader {
   PartialStats stats() const;
 
  protected:
-  PartialVerifier(const RetrievalOptions& options, KvCache* whole, const SharedParts& target,
+  PartialVerifier(const RetrievalOptions& options, KvCache* whole, const Target& target,
                   const Sampler* sampler);
 
   // A set of what the whole cache holds, recent positions at least from `window` before `length` on.
@@ -69,13 +70,13 @@ class PartialVerifier : public RowReader {
 
 // Sets are chosen every `options.refresh` positions (at least 1), as above.
 std::unique_ptr<PartialVerifier> MakePartialVerifier(const RetrievalOptions& options, KvCache* whole,
-                                                     const SharedParts& target, const Sampler* sampler,
+                                                     const Target& target, const Sampler* sampler,
                                                      int n_prompt);
 // SpecPV's own way, to compare with the paper (decode/partial_modes.h): a refresh comes when the tokens that
 // were accepted fill a buffer, verifies a tree by the whole cache, and chooses by the mean score of its
 // queries, wrong drafts and all. So THE TEXT DEPENDS ON THE DRAFTS. `options.refresh` is not used.
 std::unique_ptr<PartialVerifier> MakePaperVerifier(const RetrievalOptions& options, KvCache* whole,
-                                                   const SharedParts& target, const Sampler* sampler,
+                                                   const Target& target, const Sampler* sampler,
                                                    int n_prompt);
 
 }  // namespace longspec

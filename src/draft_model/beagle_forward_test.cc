@@ -34,7 +34,7 @@ struct BeagleRig {
                              .v_type = CacheType::kF32,
                              .n_kv_head = heads.n_kv_head,
                              .head_dim = heads.head_dim};
-    return BeagleForward(model, tiny.parts(), std::make_shared<DraftKeys>(layout, 1, 0), 1000);
+    return BeagleForward(model, tiny.parts(), std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 1000);
   }
 
   // States of positions [first, first + n): a function of the position alone.

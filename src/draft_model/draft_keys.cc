@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 namespace longspec {
 
-DraftKeys::DraftKeys(const KvLayout& layout, int n_layer, size_t most_chunks)
-    : pool_(MakeHostPool(layout, n_layer)), most_chunks_(most_chunks) {}
+DraftKeys::DraftKeys(std::shared_ptr<ChunkPool> pool, size_t most_chunks)
+    : pool_(std::move(pool)), most_chunks_(most_chunks) {}
 
 void DraftKeys::Trim() {
   const size_t of_sequences = pool_->held() - index_.n_reclaimable();

@@ -25,7 +25,7 @@ class DraftKeys {
   static constexpr size_t kFewChunks = 8;
 
   // Keeps as many chunks as there may be with those that sequences hold, and at least a few.
-  DraftKeys(const KvLayout& layout, int n_layer, size_t most_chunks);
+  DraftKeys(std::shared_ptr<ChunkPool> pool, size_t most_chunks);
 
   const std::shared_ptr<ChunkPool>& pool() const { return pool_; }
 

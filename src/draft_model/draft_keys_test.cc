@@ -26,8 +26,9 @@ std::unique_ptr<FullCache> Sequence(DraftKeys& keys, int32_t which) {
 }
 
 DraftKeys Made(size_t most_chunks) {
-  return {KvLayout{.k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 16}, 1,
-          most_chunks};
+  return {
+      MakeHostPool({.k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 16}, 1),
+      most_chunks};
 }
 
 TEST(DraftKeys, WhatSequencesHoldCountsToo) {

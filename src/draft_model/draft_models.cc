@@ -15,14 +15,14 @@ Result<std::string> DraftModels::Architecture(const std::string& path) {
   return files_.Architecture(path);
 }
 
-std::shared_ptr<DraftKeys> DraftModels::KeysOf(const KeysKey& key, const KvLayout& layout, int n_layer,
+std::shared_ptr<DraftKeys> DraftModels::KeysOf(const KeysKey& key, std::shared_ptr<ChunkPool> pool,
                                                size_t own_chunks) {
   std::shared_ptr<DraftKeys>& keys = keys_[key];
   const auto is_of = [&](const KvLayout& other) {
-    return other.k_type == layout.k_type && other.v_type == layout.v_type;
+    return other.k_type == pool->layout().k_type && other.v_type == pool->layout().v_type;
   };
   if (keys == nullptr || !is_of(keys->pool()->layout())) {
-    keys = std::make_shared<DraftKeys>(layout, n_layer, own_chunks + room_.beside);
+    keys = std::make_shared<DraftKeys>(std::move(pool), own_chunks + room_.beside);
   }
   return keys;
 }

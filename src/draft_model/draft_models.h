@@ -65,13 +65,14 @@ class DraftModels {
   // Of the model that Learned has loaded with the same arguments.
   std::shared_ptr<DraftKeys> Keys(const std::string& path, const std::string& weights,
                                   const KvLayout& layout) {
-    return KeysOf({.path = path, .weights = weights}, layout, 1, room_.context);
+    return KeysOf({.path = path, .weights = weights}, MakeHostPool(layout, 1), room_.context);
   }
   // Of the model that Lm has loaded. `extended`: what it made with SpecExtend, which is something else.
   // `positions`: of a sequence's cache.
   std::shared_ptr<DraftKeys> LmKeys(const std::string& path, bool extended, const KvLayout& layout,
                                     int positions) {
-    return KeysOf({.path = path, .extended = extended}, layout, lm_.at(path)->spec.n_layer,
+    const LmModel& model = *lm_.at(path);
+    return KeysOf({.path = path, .extended = extended}, model.target->NewPool(layout, model.spec.n_layer, {}),
                   std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
   }
   // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
@@ -98,8 +99,8 @@ class DraftModels {
     bool extended = false;
     auto operator<=>(const KeysKey&) const = default;
   };
-  std::shared_ptr<DraftKeys> KeysOf(const KeysKey& key, const KvLayout& layout, int n_layer,
-                                    size_t own_chunks);
+  // `pool`: for them, if there are none yet.
+  std::shared_ptr<DraftKeys> KeysOf(const KeysKey& key, std::shared_ptr<ChunkPool> pool, size_t own_chunks);
   std::map<KeysKey, std::shared_ptr<DraftKeys>> keys_;
   KeysRoom room_;
   std::map<std::string, std::shared_ptr<const LmModel>> lm_;

@@ -118,21 +118,21 @@ class ExitForward {
         cache_(cache),
         block_(*target.shared_parts(), model_->layer.block, std::move(keys), cache.capacity(),
                std::move(scratch), /*sees_first=*/!model_->reads_feature),
-        prefix_(MakeHostPool(cache.Span(0).layout, model_->exit_layer + 1), width()),
+        prefix_(target.NewPrefix(cache.Span(0).layout, model_->exit_layer + 1)),
         feature_(model_->reads_feature ? Z(width()) : 0) {}
 
   const ExitModel* model() const { return model_.get(); }
   const StateBlock& block() const { return block_; }
-  const LayerPrefix& prefix() const { return prefix_; }
+  const LayerPrefix& prefix() const { return *prefix_; }
 
   Status Follow(std::span<const int32_t> committed) {
-    prefix_.Clear(0);
+    prefix_->Clear(0);
     const auto same = std::ranges::mismatch(block_.tokens(), committed).in1 - block_.tokens().begin();
     if (last_ >= same) last_ = -1;
     return block_.Follow(committed);
   }
   Status Read(CommittedRows rows) {
-    prefix_.Clear(0);
+    prefix_->Clear(0);
     if (rows.output == nullptr || rows.rows.empty()) return {};
     const AttentionWeights keys = model_->layer.attention.keys(model_->layer.attention_norm);
     const float* states = rows.output->hidden[0];
@@ -161,14 +161,14 @@ class ExitForward {
     return !model_->reads_feature || (last_ + 1 == n && IsBeginning(block_.tokens(), committed, n));
   }
   void ClearTree() {
-    prefix_.Clear(cache_.length());
+    prefix_->Clear(cache_.length());
     outputs_.clear();
     block_.ClearTree();
   }
   Status Settle() { return block_.Settle(); }
 
   size_t bytes() const {
-    return block_.bytes() + prefix_.bytes() +
+    return block_.bytes() + prefix_->bytes() +
            (feature_.capacity() + inputs_.capacity() + outputs_.capacity()) * sizeof(float);
   }
 
@@ -185,13 +185,13 @@ class ExitForward {
       tokens_.push_back(row.token);
       parents_.push_back(row.parent);
     }
-    return {.cache = &cache_, .tokens = tokens_, .parents = parents_, .prefix = &prefix_};
+    return {.cache = &cache_, .tokens = tokens_, .parents = parents_, .prefix = prefix_.get()};
   }
   StateBlock::Part Place(size_t n_rows) {
     rows_.clear();
-    for (int row = prefix_.n_rows() - static_cast<int>(n_rows); row < prefix_.n_rows(); ++row) {
+    for (int row = prefix_->n_rows() - static_cast<int>(n_rows); row < prefix_->n_rows(); ++row) {
       LS_CHECK(block_.NewSlot() == row);
-      rows_.push_back({.position = prefix_.position(row), .slot = row, .tail = prefix_.path(row)});
+      rows_.push_back({.position = prefix_->position(row), .slot = row, .tail = prefix_->path(row)});
     }
     return {.of = &block_, .rows = rows_};
   }
@@ -200,9 +200,9 @@ class ExitForward {
   // reads beside them.
   void AddInputs(ExitForward* pass, int* r) {
     const auto d = Z(width());
-    const int first = prefix_.n_rows() - static_cast<int>(tokens_.size());
+    const int first = prefix_->n_rows() - static_cast<int>(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      std::memcpy(pass->block_.x((*r)++), prefix_.hidden(first + static_cast<int>(i)), d * sizeof(float));
+      std::memcpy(pass->block_.x((*r)++), prefix_->hidden(first + static_cast<int>(i)), d * sizeof(float));
       if (!model_->reads_feature) continue;
       const float* before = parents_[i] < 0 ? feature_.data() : outputs_.data() + Z(parents_[i]) * d;
       pass->inputs_.insert(pass->inputs_.end(), before, before + d);
@@ -245,7 +245,7 @@ class ExitForward {
   Target& target_;
   const KvCache& cache_;
   StateBlock block_;
-  LayerPrefix prefix_;  // the tree that is being grown, or that was last
+  const std::unique_ptr<LayerPrefix> prefix_;  // the tree that is being grown, or that was last
   // Where the draft reads final states: that of position last_, the newest that was read (-1: it is not
   // known), and what stands for them below the root, by row of the prefix, (n_rows, n_embd).
   int last_ = -1;

@@ -91,8 +91,9 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   const KvLayout layout = LmCacheLayout(spec, context.cache->Span(0).layout);
   LmCaches caches;
   if (options.lm.window > 0) {
-    caches.window = MakeStreamingCache(MakeHostPool(layout, spec.n_layer), options.lm.sink, options.lm.window,
-                                       RotaryOf(spec.rope, *context.target->shared_parts()));
+    caches.window =
+        MakeStreamingCache(model.target->NewPool(layout, spec.n_layer, {}), options.lm.sink,
+                           options.lm.window, RotaryOf(spec.rope, *context.target->shared_parts()));
     return caches;
   }
   const KvLayout kept = extend.on() ? ReindexedStoreLayout(layout) : layout;
@@ -100,9 +101,10 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
   if (!context.one_of_several || extend.on())
     caches.shared_keys = context.models->LmKeys(model.path, extend.on(), kept,
                                                 CachePositions(model, *context.cache) + kMostSpeculated);
-  auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool() : MakeHostPool(kept, spec.n_layer);
+  auto pool = caches.shared_keys != nullptr ? caches.shared_keys->pool()
+                                            : model.target->NewPool(kept, spec.n_layer, {});
   if (extend.on()) {
-    caches.reindexed = MakeReindexedCache(MakeHostPool(layout, spec.n_layer),
+    caches.reindexed = MakeReindexedCache(model.target->NewPool(layout, spec.n_layer, {}),
                                           RotaryOf(spec.rope, *context.target->shared_parts()), SetOf(extend),
                                           std::move(pool));
   } else {

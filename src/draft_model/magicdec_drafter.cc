@@ -42,8 +42,9 @@ DrafterResult MakeMagicDec(const SpeculationOptions& options, const DraftContext
   const int n_layer = parts->sizes->n_layer;
   return std::unique_ptr<Drafter>(std::make_unique<NestedDrafter>(
       context, NestedOptions{.name = "magicdec", .width = width},
-      MakeStreamingCache(MakeHostPool(context.cache->Span(0).layout, n_layer), options.magicdec.sink,
-                         options.magicdec.window, RotaryOf(parts->sizes->rope, *parts)),
+      MakeStreamingCache(context.target->NewPool(context.cache->Span(0).layout, n_layer, {}),
+                         options.magicdec.sink, options.magicdec.window,
+                         RotaryOf(parts->sizes->rope, *parts)),
       nullptr));
 }
 

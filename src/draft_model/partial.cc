@@ -179,7 +179,7 @@ Result<std::unique_ptr<RetrievalCache>> MakeRetrieval(const SpeculationOptions& 
     return Unsupported("--spec-type " + options.type +
                        ": needs a target of known shape and a cache of all its positions");
   }
-  return MakeRetrievalCache(MakeHostPool(context.cache->Span(0).layout, parts->sizes->n_layer),
+  return MakeRetrievalCache(context.target->NewPool(context.cache->Span(0).layout, parts->sizes->n_layer, {}),
                             parts->sizes->n_head, RetrievalOf(options));
 }
 

@@ -262,7 +262,7 @@ void PublishedShapes::RunBeagle() {
                            .v_type = CacheType::kF32,
                            .n_kv_head = s_.n_kv_head,
                            .head_dim = s_.head_dim};
-  BeagleForward forward(model, tiny_.parts(), std::make_shared<DraftKeys>(layout, 1, 0), 100);
+  BeagleForward forward(model, tiny_.parts(), std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 100);
   std::vector<Vec> states;
   std::vector<float> all;
   for (int i = 0; i < kPublishedKeys; ++i) {

@@ -113,13 +113,6 @@ class EngineImpl final : public Engine {
 
 Status EngineImpl::LoadWeights(OpenedModel model, const ModelOptions& options) {
   layout_ = model.layout;
-  pool_ = MakeHostPool(layout_, info_.n_layer, model.offload);
-  const size_t of_context = info_.memory.kv_at_context / pool_->chunk_bytes();
-  kept_chunks_ = info_.memory.prompt_cache / model.needs.kept_chunk();
-  if (options.cache_prompt && of_context + kept_chunks_ > 0) {
-    prompts_ = std::make_unique<PromptCache>(
-        pool_, PromptCache::Room{.context = of_context, .beside = kept_chunks_});
-  }
   batch_size_ = options.batch_size;
   max_rows_ = MaxRows(options);
   fingerprint_ = TargetFingerprint(*model.file);
@@ -133,6 +126,13 @@ Status EngineImpl::LoadWeights(OpenedModel model, const ModelOptions& options) {
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
   load.origin = &info_.weights_origin;
   LS_ASSIGN(target_, device_->Load(model.file, model.spec, load));
+  pool_ = target_->NewPool(layout_, info_.n_layer, model.offload);
+  const size_t of_context = info_.memory.kv_at_context / pool_->chunk_bytes();
+  kept_chunks_ = info_.memory.prompt_cache / model.needs.kept_chunk();
+  if (options.cache_prompt && of_context + kept_chunks_ > 0) {
+    prompts_ = std::make_unique<PromptCache>(
+        pool_, PromptCache::Room{.context = of_context, .beside = kept_chunks_});
+  }
   draft_models_.SetFiles(model.draft_files);
   if (options.cache_prompt) draft_models_.KeepKeys({.context = of_context, .beside = kept_chunks_});
   draft_models_.SetVocabulary(&text_->tokenizer().spec().tokens);
@@ -269,7 +269,8 @@ Result<Calibration> EngineImpl::CalibrateTarget(const std::function<bool()>& kee
     return std::max(static_cast<int>(std::min(kMostScratch / chunk_bytes, n_chunks)), 1) * kKvChunk;
   };
   const auto make_cache = [&](int depth, int rows) -> Result<std::unique_ptr<KvCache>> {
-    std::unique_ptr<KvCache> cache = MakeFullCache(layout_, info_.n_layer, depth + rows);
+    std::unique_ptr<KvCache> cache =
+        MakeFullCache(target_->NewPool(layout_, info_.n_layer, {}), depth + rows);
     LS_TRY(CommitMadeUp(*cache, info_.n_layer, depth));
     return cache;
   };

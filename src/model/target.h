@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kv/chunk_pool.h"
 #include "kv/kv_cache.h"
 #include "longspec/status.h"
 #include "model/layer_prefix.h"
@@ -77,6 +78,15 @@ class Target {
   virtual int context_length() const = 0;  // positions it was trained for, RoPE scaling applied
   // For drafts that use the target's own matrices; null if it has none to share.
   virtual const SharedParts* shared_parts() const { return nullptr; }
+
+  // Chunks where it computes, for caches of its sequences and of parts of them: their memory, and who moves
+  // what lies there. In host memory, unless it says otherwise.
+  virtual std::shared_ptr<ChunkPool> NewPool(const KvLayout& layout, int n_layer,
+                                             const KvOffload& offload) const;
+  // For RunPrefix through the first `n_layers` layers, beside caches of this layout. REQUIRES: it has parts
+  // to share.
+  virtual std::unique_ptr<LayerPrefix> NewPrefix(const KvLayout& layout, int n_layers) const;
+
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;
 

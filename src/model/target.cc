@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/target.h"
+
+#include "model/shared_parts.h"
+
+namespace longspec {
+
+std::shared_ptr<ChunkPool> Target::NewPool(const KvLayout& layout, int n_layer,
+                                           const KvOffload& offload) const {
+  return MakeHostPool(layout, n_layer, offload);
+}
+
+std::unique_ptr<LayerPrefix> Target::NewPrefix(const KvLayout& layout, int n_layers) const {
+  return std::make_unique<LayerPrefix>(NewPool(layout, n_layers, {}), shared_parts()->sizes->n_embd);
+}
+
+}  // namespace longspec
