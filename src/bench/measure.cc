@@ -62,10 +62,8 @@ class Bench {
     const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &rows, .logits = logits};
     LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
     if (logits != LogitsFor::kNone) {
-      for (int i = 0; i < output.segments[0].n_logits; ++i) {
-        sink_ += model_.kernels->argmax(
-            output.segments[0].logits + static_cast<size_t>(i) * static_cast<size_t>(output.vocab),
-            output.vocab);
+      for (int i = 0; i < output.segments[0].logits.size(); ++i) {
+        sink_ += model_.kernels->argmax(output.segments[0].logits[i].values().data(), output.vocab);
       }
     }
     if (keep) rows.CommitAll();
@@ -132,7 +130,7 @@ class Bench {
     LS_ASSIGN(KvTransaction row, cache.Begin(1));
     const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
     LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
-    const std::span<const float> logits(output.segments[0].logits, static_cast<size_t>(output.vocab));
+    const std::span<const float> logits = output.segments[0].logits[0].values();
     Sampler::Scratch scratch;
     std::vector<std::vector<double>> us(samplers.size());
     for (uint64_t choice = 0; choice < kWarmUp + kChoices; ++choice) {

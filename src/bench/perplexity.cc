@@ -7,7 +7,6 @@
 
 #include "base/status_macros.h"
 #include "sampling/log_softmax.h"
-#include "sampling/logits_check.h"
 
 namespace longspec {
 namespace {
@@ -40,14 +39,12 @@ class PerplexityRun {
           .parents = {},
           .kv = &kv};
       LS_ASSIGN(const TargetOutput output, target_.Forward({&segment, 1}));
-      const auto vocab = static_cast<size_t>(output.vocab);
       for (int i = 0; i < n; ++i) {
         const int position = done + i + 1;
-        const std::span<const float> logits(output.segments[0].logits + static_cast<size_t>(i) * vocab,
-                                            vocab);
-        LS_TRY(CheckLogits(logits, static_cast<uint64_t>(position)));
+        const LogitRow logits = output.segments[0].logits[i];
+        LS_TRY(logits.Check(static_cast<uint64_t>(position)));
         const double nats =
-            -static_cast<double>(LogSoftmax(logits).Of(window[static_cast<size_t>(position)]));
+            -static_cast<double>(LogSoftmax(logits.values()).Of(window[static_cast<size_t>(position)]));
         result_.all.Add(nats);
         BucketOf(result_.by_position, position).tokens.Add(nats);
       }

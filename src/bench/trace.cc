@@ -15,11 +15,11 @@ namespace longspec {
 namespace {
 
 // FNV-1a over the 32-bit words of a row.
-uint64_t HashRow(const float* row, int n) {
+uint64_t HashRow(const LogitRow& row) {
   uint64_t hash = 14695981039346656037ULL;
-  for (int i = 0; i < n; ++i) {
+  for (const float x : row.values()) {
     uint32_t bits;
-    std::memcpy(&bits, row + i, sizeof(bits));
+    std::memcpy(&bits, &x, sizeof(bits));
     hash = (hash ^ bits) * 1099511628211ULL;
   }
   return hash;
@@ -57,12 +57,11 @@ struct Writing {
     return {};
   }
 
-  Status Take(const Turn& turn, int vocab) {
+  Status Take(const Turn& turn) {
     LS_TRY(turn.status);
     for (size_t i = 0; i < turn.tokens.size(); ++i) {
-      const size_t row = static_cast<size_t>(turn.path[i]) * static_cast<size_t>(vocab);
       trace.tokens.push_back(turn.tokens[i]);
-      trace.logits_hash.push_back(HashRow(turn.logits + row, vocab));
+      trace.logits_hash.push_back(HashRow(turn.logits[turn.path[i]]));
     }
     return {};
   }
@@ -97,7 +96,7 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
     const int prompt = std::min(prefill_chunk_, text.sequence.n_missing() - 1);
     Turn turn{.sequence = &text.sequence, .max_rows = std::max(prompt, 1), .max_tokens = left};
     LS_TRY(rounds.Run({&turn, 1}));
-    LS_TRY(text.Take(turn, rounds.vocab()));
+    LS_TRY(text.Take(turn));
   }
   return text.Finish();
 }
@@ -136,7 +135,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     }
     if (turns.empty() && !waiting) break;
     LS_TRY(rounds.Run(turns));
-    for (size_t t = 0; t < turns.size(); ++t) LS_TRY(whose[t]->Take(turns[t], rounds.vocab()));
+    for (size_t t = 0; t < turns.size(); ++t) LS_TRY(whose[t]->Take(turns[t]));
   }
   std::vector<Trace> traces;
   for (Writing& text : all) traces.push_back(text.Finish());

@@ -148,7 +148,6 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
     works_.clear();  // rolls back
     return output.status();
   }
-  vocab_ = output->vocab;
   const double target_ms = watch.Lap();
   last_pass_.target_ms = target_ms;
   if (costs_ != nullptr && running_.size() > 1) ObservePass(Parts(), target_ms, costs_);
@@ -363,8 +362,7 @@ void BatchDecoder::CommitChunk(Work& work, const TargetOutput::Segment& output, 
               .first = first,
               .rows = work.rows,
               .output = &output,
-              .n_output_rows = work.n_missing,
-              .vocab = vocab_});
+              .n_output_rows = work.n_missing});
   s.stats.draft_ms += watch.Lap();
 }
 
@@ -374,9 +372,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
   Sequence& s = *turn.sequence;
   const auto context = static_cast<int>(s.tokens->size());
   const int root = work.n_missing - 1, n_rows = static_cast<int>(work.tokens.size());
-  const float* of_root =
-      output.logits + static_cast<size_t>(root - (n_rows - output.n_logits)) * static_cast<size_t>(vocab_);
-  const LogitsView logits = {of_root, work.tree.size(), vocab_};
+  const LogitRows logits = output.logits.From(root - (n_rows - output.logits.size()), work.tree.size());
   auto accepted = SampleAndMatch(work.tree, logits, *s.sampler, *s.tokens, scratch_, s.constraint);
   if (!accepted.ok()) {
     turn.status = accepted.status();
@@ -418,8 +414,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
               .output = &output,
               .n_output_rows = n_rows,
               .tree = &work.tree,
-              .root_row = root,
-              .vocab = vocab_});
+              .root_row = root});
   s.stats.draft_ms += watch.Lap();
   turn.tokens = tokens;
   turn.path = path;
@@ -428,7 +423,7 @@ void BatchDecoder::Commit(Work& work, const TargetOutput::Segment& output, doubl
     work.sources.push_back(i < accepted_nodes.size() ? work.tree.node(accepted_nodes[i]).source : -1);
   }
   turn.sources = work.sources;
-  turn.logits = of_root;
+  turn.logits = logits;
 }
 
 void BatchDecoder::Read(Work& work, const CommittedRows& rows) {

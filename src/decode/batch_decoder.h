@@ -61,7 +61,7 @@ struct Turn {
   // Views are valid until the next round.
   Status status;                     // the sequence's own; nothing has changed for it if this is an error
   std::span<const int32_t> tokens;   // newly committed, in order; none while tokens are missing
-  const float* logits = nullptr;     // (rows, vocab): row path[i] is what tokens[i] was drawn from
+  LogitRows logits;                  // row path[i] is what tokens[i] was drawn from
   std::span<const int32_t> path;     // (tokens.size())
   std::span<const int32_t> sources;  // (tokens.size()): of Drafter::sources(), who had guessed it; -1: nobody
 };
@@ -74,8 +74,6 @@ class BatchDecoder {
 
   // One round of all. An error is the pass's: no sequence has changed then.
   Status Run(std::span<Turn> turns);
-
-  int vocab() const { return vocab_; }
 
   // The last round's forward pass.
   struct Pass {
@@ -119,7 +117,6 @@ class BatchDecoder {
   BatchTrial trial_;
   RunningMean token_ms_;  // what a token takes, whoever gets it
   bool warm_ = false;     // there was a round that only decodes
-  int vocab_ = 0;
   Pass last_pass_;
   std::vector<Work> works_;
   std::vector<Work*> running_;

@@ -130,7 +130,7 @@ void PartialVerifier::Compare(const CommittedRows& rows, int end) {
     if (!rows.HasLogits(rows.rows[i])) continue;
     const auto at = static_cast<size_t>(next);
     const TokenHistory history = {.committed = rows.sequence.first(at), .drafted = {}};
-    const int32_t token = sampler_.Sample(rows.LogitsOf(rows.rows[i]), history, at, scratch_);
+    const int32_t token = rows.LogitsOf(rows.rows[i]).Choose(sampler_, history, scratch_);
     ++stats_.tokens;
     stats_.differing += token != rows.sequence[at];
   }

@@ -174,8 +174,8 @@ class TinyModel : public TrainingFree {
       }
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         generated.tokens.push_back(step->tokens[i]);
-        const float* row = step->logits + static_cast<std::ptrdiff_t>(step->path[i]) * step->vocab;
-        generated.logits.insert(generated.logits.end(), row, row + step->vocab);
+        const auto row = step->logits[step->path[i]].values();
+        generated.logits.insert(generated.logits.end(), row.begin(), row.end());
       }
     }
     generated.stats = decoder.stats();

@@ -61,13 +61,12 @@ struct CommittedRows {
   int first = 0;                       // position of the first of these rows
   std::span<const int32_t> rows = {};  // each one's place among the pass's rows of this sequence, ascending
   // Of this sequence in the pass: what taps() asked for, (n_output_rows, width), and the logits of its last
-  // n_logits rows, (n_logits, vocab). Null: not at hand.
+  // rows. Null: not at hand.
   const TargetOutput::Segment* output = nullptr;
   int n_output_rows = 0;
   const TokenTree* tree =
       nullptr;  // what was verified: node i is row root_row + i, and has logits. Null: nothing
   int root_row = 0;
-  int vocab = 0;
 
   // Whether this row of the pass has rotated queries, and what they are in a layer, (n_head * head_dim).
   bool HasQueries(int row) const { return output != nullptr && row >= n_output_rows - output->n_query_rows; }
@@ -76,13 +75,9 @@ struct CommittedRows {
     return output->queries[static_cast<size_t>(layer)] + at * static_cast<size_t>(q_width);
   }
 
-  bool HasLogits(int row) const { return output != nullptr && row >= n_output_rows - output->n_logits; }
+  bool HasLogits(int row) const { return output != nullptr && row >= n_output_rows - output->logits.size(); }
   // Of a row of the pass that has them.
-  std::span<const float> LogitsOf(int row) const {
-    const int at = row - (n_output_rows - output->n_logits);
-    return {output->logits + static_cast<size_t>(at) * static_cast<size_t>(vocab),
-            static_cast<size_t>(vocab)};
-  }
+  LogitRow LogitsOf(int row) const { return output->logits[row - (n_output_rows - output->logits.size())]; }
 };
 
 // All but the newest token, whose row is yet to come; of an empty text nothing.

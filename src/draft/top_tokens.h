@@ -19,15 +19,4 @@ namespace longspec {
 void TopTokens(const kernels::KernelTable& kernels, const float* logits, int n, int k,
                std::span<const int32_t> tokens, std::vector<TokenScore>& out);
 
-// --- Few of them, and no probabilities.
-
-inline constexpr int kMaxTopLogits = 64;
-
-// Writes the tokens of the largest logits, largest first, equal ones in order of token; returns how many:
-// tokens.size(), or fewer if the others are -inf or not numbers. REQUIRES: tokens.size() <= kMaxTopLogits
-int TopLogits(std::span<const float> logits, std::span<int32_t> tokens);
-
-// The softmax share of one token. REQUIRES: it is the token of the largest logit.
-float ShareOfLargest(std::span<const float> logits, int32_t token);
-
 }  // namespace longspec

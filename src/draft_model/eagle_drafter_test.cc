@@ -411,8 +411,8 @@ void RunAll(SmallEagle* eagle, std::vector<std::unique_ptr<Running>>& all, int n
       ASSERT_TRUE(turns[i].status.ok()) << turns[i].status.message();
       for (size_t t = 0; t < turns[i].tokens.size(); ++t) {
         whose[i]->text.tokens.push_back(turns[i].tokens[t]);
-        const float* row = turns[i].logits + static_cast<ptrdiff_t>(turns[i].path[t]) * decoder.vocab();
-        whose[i]->text.logits.insert(whose[i]->text.logits.end(), row, row + decoder.vocab());
+        const auto row = turns[i].logits[turns[i].path[t]].values();
+        whose[i]->text.logits.insert(whose[i]->text.logits.end(), row.begin(), row.end());
       }
     }
   }

@@ -118,13 +118,11 @@ struct LmRows final : TargetRows {
   LmRows(const LmModel& of, const kernels::KernelTable* table)
       : TargetRows(of.target.get(), Z(kLmMaxRows)),
         kernels(table),
-        n_logits(of.spec.n_logits),
         n_proposed(of.vocab.empty() ? std::min(of.spec.n_logits, of.n_shared) : of.spec.n_logits),
         vocab(of.vocab) {}
 
   const kernels::KernelTable* kernels;
-  int n_logits;
-  int n_proposed;                  // of them, the first ones
+  int n_proposed;                  // of its logits, the first ones
   std::span<const int32_t> vocab;  // as LmModel's
   std::span<const int32_t> wanted;
   int k = 0;
@@ -134,8 +132,8 @@ struct LmRows final : TargetRows {
   void Take(const TargetOutput::Segment& output) override {
     const int n_rows = static_cast<int>(segment.tokens.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
-      const int row = wanted[i] - (n_rows - output.n_logits);
-      TopTokens(*kernels, output.logits + Z(row) * Z(n_logits), n_proposed, k, vocab, next[i]);
+      const LogitRow row = output.logits[wanted[i] - (n_rows - output.logits.size())];
+      TopTokens(*kernels, row.values().data(), n_proposed, k, vocab, next[i]);
     }
   }
 };

@@ -531,7 +531,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
           .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
       const auto output = tiny_.target().Forward({&segment, 1});
       ASSERT_TRUE(output.ok());
-      const float* logits = output->segments[0].logits;
+      const float* logits = output->segments[0].logits[0].values().data();
       double sum = 0;
       for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
       expected += static_cast<double>(logits[tree.node(node).token]) - std::log(sum);
@@ -554,7 +554,7 @@ TEST_F(LmDrafterTest, TreesOfOtherMethodsAreTheirSpecifications) {
         .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
     const auto output = tiny_.target().Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
-    const float* logits = output->segments[0].logits;
+    const float* logits = output->segments[0].logits[0].values().data();
     Vec of_draft(static_cast<size_t>(output->vocab), -1e300);
     for (const int32_t t : vocab) of_draft[static_cast<size_t>(t)] = static_cast<double>(logits[t]);
     return LogSoftmax(of_draft);

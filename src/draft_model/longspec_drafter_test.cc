@@ -86,8 +86,8 @@ class LongspecDrafterTest : public ::testing::Test {
       if (!step.ok()) break;
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         text.tokens.push_back(step->tokens[i]);
-        const float* row = step->logits + static_cast<ptrdiff_t>(step->path[i]) * step->vocab;
-        text.logits.insert(text.logits.end(), row, row + step->vocab);
+        const auto row = step->logits[step->path[i]].values();
+        text.logits.insert(text.logits.end(), row.begin(), row.end());
       }
     }
     text.stats = decoder.stats();

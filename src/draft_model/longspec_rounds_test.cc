@@ -156,8 +156,8 @@ class LongspecRoundsTest : public ::testing::Test {
       text.rounds.push_back(step->tokens.size());
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         text.tokens.push_back(step->tokens[i]);
-        const float* row = step->logits + static_cast<ptrdiff_t>(step->path[i]) * step->vocab;
-        text.logits.insert(text.logits.end(), row, row + step->vocab);
+        const auto row = step->logits[step->path[i]].values();
+        text.logits.insert(text.logits.end(), row.begin(), row.end());
       }
     }
     return text;

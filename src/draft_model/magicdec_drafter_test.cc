@@ -66,7 +66,7 @@ class MagicDecTest : public ::testing::Test {
                                       .logits = LogitsFor::kLastRow};
       const auto output = target_->Forward({&segment, 1});
       EXPECT_TRUE(output.ok());
-      const float* logits = output->segments[0].logits;
+      const float* logits = output->segments[0].logits[0].values().data();
       logits_.assign(logits, logits + output->vocab);
       best = static_cast<int32_t>(std::max_element(logits, logits + output->vocab) - logits);
       rows->CommitAll();

@@ -10,9 +10,9 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/pass_meeting.h"
-#include "draft/top_tokens.h"
 #include "draft_model/target_rows.h"
 #include "model/shared_parts.h"
+#include "sampling/top_logits.h"
 
 namespace longspec {
 namespace {
@@ -165,13 +165,11 @@ DraftTask NestedDrafter::GuessInside(const DraftBudget& budget, int room, TokenT
 void NestedDrafter::Choose(const TargetOutput::Segment& output, Pass& pass) {
   const DraftBudget& budget = pass.budget;
   TokenTree& tree = *pass.tree;
-  const auto vocab = Z(target_.vocab_size());
   int last_row = 0, room = pass.room();
   const int first_tip = pass.tip;
   kept_.assign(1, 0);
   for (int at = 0; at >= 0 && room > 0 && tree.size() <= budget.max_nodes; --room) {
-    GuessesAt({output.logits + Z(at) * vocab, vocab},
-              budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
+    GuessesAt(output.logits[at].values(), budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
     const auto text = std::span<const int32_t>(text_);
     budget.foresight.RefineDistribution(
         kDice, {.committed = text.first(n_committed_), .drafted = text.subspan(n_committed_)}, rest_,

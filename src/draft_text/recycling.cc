@@ -14,7 +14,6 @@
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
-#include "draft/top_tokens.h"
 #include "draft/tree_shape.h"
 #include "draft_text/text_drafters.h"
 #include "formats/atomic_file.h"
@@ -261,11 +260,11 @@ Status RecyclingTable::Save(const std::string& path) const {
   return file.Commit();
 }
 
-void RecyclingTable::Update(int32_t token, std::span<const float> logits) {
-  LS_CHECK(static_cast<int>(logits.size()) == vocab_size() && token >= 0 && token < vocab_size());
+void RecyclingTable::Update(int32_t token, const LogitRow& logits) {
+  LS_CHECK(logits.vocab() == vocab_size() && token >= 0 && token < vocab_size());
   const auto row =
       std::span(candidates_).subspan(static_cast<size_t>(token) * kRecycledCandidates, kRecycledCandidates);
-  const int n = TopLogits(logits, row);
+  const int n = logits.Best(row);
   std::fill(row.begin() + n, row.end(), kUnknown);
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "longspec/status.h"
+#include "sampling/logit_rows.h"
 
 namespace longspec {
 
@@ -54,7 +55,7 @@ class RecyclingTable {
 
   // A row of the target's logits after `token`: its likeliest tokens replace what was known.
   // REQUIRES: as many logits as tokens in the vocabulary
-  void Update(int32_t token, std::span<const float> logits);
+  void Update(int32_t token, const LogitRow& logits);
 
   // The candidate of this rank, -1 if none is known.
   int32_t Candidate(int32_t token, int32_t rank) const {

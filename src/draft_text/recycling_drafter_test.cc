@@ -53,18 +53,16 @@ struct Rows {
       const auto row = Favouring(f);
       logits.insert(logits.end(), row.begin(), row.end());
     }
-    output.logits = logits.data();
-    output.n_logits = static_cast<int>(favourites.size());
+    output.logits = {logits.data(), static_cast<int>(favourites.size()), kVocab};
   }
   // Two rows of missing tokens, which have no logits, were before the tree's.
   CommittedRows Committed() const {
     return {.sequence = sequence,
             .n_new = 1,
             .output = &output,
-            .n_output_rows = output.n_logits + 2,
+            .n_output_rows = output.logits.size() + 2,
             .tree = &tree,
-            .root_row = 2,
-            .vocab = kVocab};
+            .root_row = 2};
   }
   TokenTree tree;
   std::vector<int32_t> sequence;
@@ -278,7 +276,7 @@ TEST_F(RecyclingTest, AnUntaughtTableIsNotWritten) {
 
 TEST_F(RecyclingTest, RefusesFilesThatAreNotItsOwn) {
   RecyclingTable table(kVocab);
-  table.Update(3, Favouring(4));
+  table.Update(3, LogitRow(Favouring(4)));
   ASSERT_TRUE(table.Save(path_).ok());
   std::ifstream file(path_, std::ios::binary);
   const std::string good{std::istreambuf_iterator<char>(file), {}};

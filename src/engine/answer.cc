@@ -565,10 +565,7 @@ class AnswerImpl final : public Answer {
     token.timings.draft_n_accepted = sequence_.stats.accepted;
     if (turn.sources[i] >= 0) token.source = sources_[static_cast<size_t>(turn.sources[i])];
     if (request_.n_logprobs >= 0) {
-      const auto vocab = static_cast<size_t>(parts_.target->vocab_size());
-      const auto row = static_cast<size_t>(turn.path[i]);
-      const std::span logits(turn.logits + row * vocab, vocab);
-      const LogSoftmax softmax(logits);
+      const LogSoftmax softmax(turn.logits[turn.path[i]].values());
       token.own = {.token = token.id, .logprob = softmax.Of(token.id)};
       softmax.Likeliest(request_.n_logprobs, likeliest_);
       token.likeliest = likeliest_;

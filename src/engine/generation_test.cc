@@ -87,8 +87,8 @@ class ScriptedTarget final : public Target {
     TargetOutput output;
     output.vocab = vocab_;
     output.segments.resize(1);
-    output.segments[0].logits = segment.logits == LogitsFor::kNone ? nullptr : logits_.data();
-    output.segments[0].n_logits = segment.logits == LogitsFor::kNone ? 0 : n_rows - first;
+    const int n_logits = segment.logits == LogitsFor::kNone ? 0 : n_rows - first;
+    output.segments[0].logits = {logits_.data(), n_logits, vocab_};
     return output;
   }
 

@@ -117,14 +117,14 @@ struct NaiveModel {
     return *output;
   }
   static const float* Row(const TargetOutput& output, size_t row) {
-    return output.segments[0].logits + row * static_cast<size_t>(output.vocab);
+    return output.segments[0].logits[static_cast<int>(row)].values().data();
   }
   // Runs the last token, and returns what comes after it.
   int32_t Step(KvCache& cache) {
     auto row = cache.Begin(1);
     const ForwardSegment segment = {.tokens = {&tokens.back(), 1}, .parents = {}, .kv = &*row};
     const auto output = target->Forward({&segment, 1});
-    const int32_t next = Choose(output->segments[0].logits, tokens.size());
+    const int32_t next = Choose(Row(*output, 0), tokens.size());
     row->CommitAll();
     return next;
   }
@@ -263,7 +263,8 @@ TEST_F(PartialVerification, ASetOfTheTextsSizeSaysTheSame) {
       auto row = cache.Begin(1);
       const ForwardSegment segment = {.tokens = {&model.tokens.back(), 1}, .parents = {}, .kv = &*row};
       const auto said = model.target->Forward({&segment, 1});
-      return std::vector<float>(said->segments[0].logits, said->segments[0].logits + said->vocab);
+      const auto values = said->segments[0].logits[0].values();
+      return std::vector<float>(values.begin(), values.end());
     };
     EXPECT_EQ(logits(*set) == logits(*whole), more == 0);
   }

@@ -46,14 +46,13 @@ std::vector<int32_t> Text(int n, unsigned seed) {
 // What the model says after a text, by the text: equal in every run, or something is wrong.
 class LogitsSeen {
  public:
-  void Add(const Turn& turn, int vocab) {
+  void Add(const Turn& turn) {
     const std::vector<int32_t>& tokens = *turn.sequence->tokens;
     const size_t before = tokens.size() - turn.tokens.size();
     for (size_t i = 0; i < turn.tokens.size(); ++i) {
       const auto prefix = std::span(tokens).first(before + i);
-      const float* row = turn.logits + static_cast<size_t>(turn.path[i]) * static_cast<size_t>(vocab);
       const Hash128 key = HashOf(std::as_bytes(prefix));
-      const Hash128 bits = HashOf(std::as_bytes(std::span(row, static_cast<size_t>(vocab))));
+      const Hash128 bits = HashOf(std::as_bytes(turn.logits[turn.path[i]].values()));
       const auto [at, is_new] = seen_.emplace(std::pair(key.low, key.high), bits);
       if (is_new) continue;
       ++n_compared;
@@ -256,7 +255,7 @@ void ExpectIdentity(const kernels::KernelTable* table, int threads, HowMuch how_
   if (how_much == HowMuch::kSome) asked.resize(asked.size() / 2);  // two of one document are among them
   Model model(table, threads);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn); };
   std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
   for (const bool share : {true, false}) {
     const Outcome roomy = RunAll(model, asked, {.share = share, .cancel = {2, 12}});
@@ -290,7 +289,7 @@ TEST(SchedulerTest, EachAnswerIsWhatItIsAlone) {
 TEST(SchedulerTest, WhoGivesWaySaysTheSame) {
   Model model(kernels::Available().front(), 2);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn); };
   std::vector<Asked> asked;
   const char* types[] = {"none", "ppm", "auto", "suffix"};
   for (unsigned i = 0; i < 4; ++i)
@@ -326,7 +325,7 @@ TEST(SchedulerTest, WhoGivesWayWithPartialVerificationSaysTheSame) {
 TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   Model model(kernels::Available().front(), 1);
   LogitsSeen seen;
-  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn, model.spec.n_vocab); };
+  model.parts.on_turn = [&](const Turn& turn) { seen.Add(turn); };
   const GenerationRequest request = Request(Text(30, 4), "none", 0.0F, 8);
   (void)Alone(model, request, 0);
   ASSERT_EQ(seen.n_compared, 0);
@@ -336,7 +335,7 @@ TEST(SchedulerTest, LogitsOfAnotherTargetAreNoticed) {
   // Of the same text, but with one key of the past changed.
   model.parts.on_turn = [&](const Turn& turn) {
     if (turn.tokens.empty()) testing::Poke(turn.sequence->cache->Span(0), 3);
-    seen.Add(turn, model.spec.n_vocab);
+    seen.Add(turn);
   };
   SessionState session;
   session.cache =

@@ -49,8 +49,9 @@ class RowRecorder final : public Drafter {
     std::vector<TokenScore> top;
     for (const int32_t row : rows.rows) {
       top.assign(Z(top_k_), {});
-      if (row >= rows.n_output_rows - rows.output->n_logits) {
-        TopTokens(*parts_.lane.kernels, rows.LogitsOf(row).data(), rows.vocab, top_k_, {}, top);
+      if (rows.HasLogits(row)) {
+        const LogitRow logits = rows.LogitsOf(row);
+        TopTokens(*parts_.lane.kernels, logits.values().data(), logits.vocab(), top_k_, {}, top);
       }
       if (top.size() != Z(top_k_)) return status_ = Corrupt("the target's logits are no finite numbers");
       for (const TokenScore& score : top) {

@@ -176,7 +176,7 @@ TEST(Features, TopProbabilitiesAreTheTargets) {
   const auto output = rig.tiny.target().Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   for (const size_t row : {0U, 31U, 32U, 49U}) {
-    const float* logits = output->segments[0].logits + row * static_cast<size_t>(output->vocab);
+    const float* logits = output->segments[0].logits[static_cast<int>(row)].values().data();
     double sum = 0;
     for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
     const int best = static_cast<int>(std::max_element(logits, logits + output->vocab) - logits);

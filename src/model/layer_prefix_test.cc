@@ -133,7 +133,8 @@ std::vector<float> Pass(Model& m, KvCache& cache, const Tree& tree, const LayerP
   EXPECT_TRUE(output.ok()) << output.status().message();
   const TargetOutput::Segment& out = output->segments[0];
   const size_t n = tree.tokens.size(), width = Z(m.config.n_embd);
-  std::vector<float> all(out.logits, out.logits + n * Z(output->vocab));
+  const float* const logits = out.logits[0].values().data();
+  std::vector<float> all(logits, logits + n * Z(output->vocab));
   for (const float* hidden : out.hidden) all.insert(all.end(), hidden, hidden + n * width);
   if (out.final_hidden != nullptr) all.insert(all.end(), out.final_hidden, out.final_hidden + n * width);
   for (int layer = 0; layer < m.config.n_layer; ++layer) {
@@ -288,7 +289,9 @@ TEST(LayerPrefix, SequencesOfAPassMayHaveOnesOfTheirOwn) {
   ASSERT_TRUE(output.ok());
   for (size_t s = 0; s < 4; ++s) {
     const size_t n = trees[s].tokens.size() * Z(output->vocab);
-    EXPECT_EQ(std::memcmp(output->segments[s].logits, expected[s].data(), n * sizeof(float)), 0) << s;
+    EXPECT_EQ(
+        std::memcmp(output->segments[s].logits[0].values().data(), expected[s].data(), n * sizeof(float)), 0)
+        << s;
   }
 }
 

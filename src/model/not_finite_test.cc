@@ -55,9 +55,9 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
   const auto output = model->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
   int broken = 0;
-  for (int row = 0; row < output->segments[0].n_logits; ++row) {
-    const float* logits = output->segments[0].logits + static_cast<ptrdiff_t>(row) * output->vocab;
-    broken += std::all_of(logits, logits + output->vocab, [](float x) { return std::isfinite(x); }) ? 0 : 1;
+  for (int row = 0; row < output->segments[0].logits.size(); ++row) {
+    const auto logits = output->segments[0].logits[row].values();
+    broken += std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }) ? 0 : 1;
   }
   return broken;
 }

@@ -66,9 +66,9 @@ struct Model {
     const auto output = target->Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
     std::vector<Row> logits;
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      const float* row = output->segments[0].logits + i * static_cast<size_t>(output->vocab);
-      logits.emplace_back(row, row + output->vocab);
+    for (int i = 0; i < std::ssize(tokens); ++i) {
+      const auto row = output->segments[0].logits[i].values();
+      logits.emplace_back(row.begin(), row.end());
     }
     rows->Commit(kept);
     return logits;

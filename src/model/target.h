@@ -14,6 +14,7 @@
 #include "kv/kv_cache.h"
 #include "longspec/status.h"
 #include "model/layer_prefix.h"
+#include "sampling/logit_rows.h"
 
 namespace longspec {
 
@@ -46,8 +47,7 @@ struct ForwardSegment {
 // Views into the target's own buffers: valid until its next Forward.
 struct TargetOutput {
   struct Segment {
-    const float* logits = nullptr;  // (n_logits, vocab) f32: of the segment's last n_logits rows
-    int n_logits = 0;
+    LogitRows logits;                     // of the segment's last rows, as many as were asked for
     std::vector<const float*> hidden;     // per Taps::hidden_layers: (n_rows, width) f32
     const float* final_hidden = nullptr;  // (n_rows, width) f32
     // Per layer, if Taps::query_rows > 0: (n_query_rows, n_head, head_dim) f32, of the last n_query_rows

@@ -174,12 +174,13 @@ TargetOutput Transformer::Output(std::span<const ForwardSegment> segments) const
   auto queries = plan_.query_taps().begin();
   for (size_t s = 0; s < segments.size(); ++s) {
     TargetOutput::Segment out;
-    out.logits = logits_.data() + next_logits * Z(spec_.n_logits);
+    const size_t first = next_logits;
     while (next_logits < logit_rows.size() &&
            plan_.rows()[Z(logit_rows[next_logits])].segment == static_cast<int>(s)) {
       ++next_logits;
-      ++out.n_logits;
     }
+    out.logits = {logits_.data() + first * Z(spec_.n_logits), static_cast<int>(next_logits - first),
+                  spec_.n_logits};
     for (; tap != plan_.hidden_taps().end() && tap->row_begin == plan_.first_row(s); ++tap) {
       const float* from = tapped_.data() + tap->at;
       if (tap->layer == HiddenTap::kFinal) {

@@ -61,10 +61,9 @@ std::vector<int32_t> Tokens(int n, unsigned seed = 1) {
 
 std::vector<Row> Rows(const TargetOutput& output, size_t segment) {
   std::vector<Row> rows;
-  const auto vocab = static_cast<size_t>(output.vocab);
-  for (int i = 0; i < output.segments[segment].n_logits; ++i) {
-    const float* row = output.segments[segment].logits + static_cast<size_t>(i) * vocab;
-    rows.emplace_back(row, row + vocab);
+  const LogitRows& logits = output.segments[segment].logits;
+  for (int i = 0; i < logits.size(); ++i) {
+    rows.emplace_back(logits[i].values().begin(), logits[i].values().end());
   }
   return rows;
 }
@@ -375,7 +374,7 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   };
   const auto output = m.target->Forward(segments);
   ASSERT_TRUE(output.ok());
-  ASSERT_EQ(output->segments[0].n_logits, 1);
+  ASSERT_EQ(output->segments[0].logits.size(), 1);
   EXPECT_TRUE(SameBits(Rows(*output, 0)[0], rows_a.back()));
   for (size_t i = 0; i < 20; ++i) EXPECT_TRUE(SameBits(Rows(*output, 1)[i], rows_b[i])) << i;
   // Taps belong to a segment, and so do the rows whose logits are wanted.
@@ -387,7 +386,7 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   const ForwardSegment later = {.tokens = b, .kv = &*again, .first_logits = 18, .taps = &taps};
   const auto second = m.target->Forward({&later, 1});
   ASSERT_TRUE(second.ok());
-  ASSERT_EQ(second->segments[0].n_logits, 2);
+  ASSERT_EQ(second->segments[0].logits.size(), 2);
   EXPECT_TRUE(SameBits(Rows(*second, 0)[0], rows_b[18]));
   EXPECT_EQ(std::memcmp(tapped.data(), second->segments[0].hidden[0], tapped.size() * sizeof(float)), 0);
 }
@@ -403,7 +402,7 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   const auto output = m.target->Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   const auto& out = output->segments[0];
-  EXPECT_EQ(out.n_logits, 0);
+  EXPECT_EQ(out.logits.size(), 0);
   ASSERT_EQ(out.hidden.size(), 2U);
   // The final norm of the last layer's output is the final hidden state.
   const TensorView* norm = m.file->FindTensor("output_norm.weight");

@@ -90,7 +90,7 @@ class WeightsCacheTest : public ::testing::Test {
         .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kAllRows};
     const auto output = target.Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
-    const float* logits = output->segments[0].logits;
+    const float* logits = output->segments[0].logits[0].values().data();
     return {logits, logits + tokens.size() * static_cast<size_t>(output->vocab)};
   }
 

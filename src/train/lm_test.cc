@@ -126,7 +126,8 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   const auto output = (*model)->target->Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   EXPECT_EQ(output->vocab, 24);
-  const at::Tensor got = at::from_blob(const_cast<float*>(output->segments[0].logits), {24}).clone();
+  const at::Tensor got =
+      at::from_blob(const_cast<float*>(output->segments[0].logits[0].values().data()), {24}).clone();
   const auto trainee = TraineeOf(rig, 7, vocab);
   ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
   const at::NoGradGuard no_grad;

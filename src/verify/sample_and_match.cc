@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "sampling/logits_check.h"
 #include "verify/verify.h"
 
 namespace longspec {
@@ -32,17 +31,19 @@ Status NothingLeft(uint64_t position, const Constraint* constraint) {
 }
 
 // The token at a node, which the constraint has then accepted.
-Result<int32_t> Choose(std::span<const float> logits, const Sampler& sampler, const TokenHistory& history,
+Result<int32_t> Choose(const LogitRow& row, const Sampler& sampler, const TokenHistory& history,
                        Sampler::Scratch& scratch, Constraint* constraint) {
   const uint64_t position = history.size();
-  LS_TRY(CheckLogits(logits, position));
-  std::span<const float> row = logits;
-  if (constraint != nullptr) {
+  LS_TRY(row.Check(position));
+  int32_t token = kNoToken;
+  if (constraint == nullptr) {
+    token = row.Choose(sampler, history, scratch);
+  } else {
     LS_ASSIGN(const std::span<const uint32_t> mask, constraint->Mask());
-    row = AllowedRow(logits, mask, scratch.allowed);
+    const LogitRow allowed(AllowedRow(row.values(), mask, scratch.allowed));
+    token = allowed.Choose(sampler, history, scratch);
   }
   // Mask and biases may each leave something and together nothing.
-  const int32_t token = sampler.Sample(row, history, position, scratch);
   const bool chosen = token != kNoToken && (constraint == nullptr || constraint->Accept(token));
   if (!chosen) return NothingLeft(position, constraint);
   return token;
@@ -50,14 +51,14 @@ Result<int32_t> Choose(std::span<const float> logits, const Sampler& sampler, co
 
 }  // namespace
 
-Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitRows& logits, const Sampler& sampler,
                                 std::span<const int32_t> committed, Sampler::Scratch& scratch,
                                 Constraint* constraint) {
-  LS_CHECK(logits.n_rows == tree.size());
+  LS_CHECK(logits.size() == tree.size());
   LS_CHECK(!committed.empty() && committed.back() == tree.node(0).token);
   Accepted accepted;
   for (int node = 0; node >= 0;) {
-    const auto token = Choose(logits.row(node), sampler, {.committed = committed, .drafted = accepted.tokens},
+    const auto token = Choose(logits[node], sampler, {.committed = committed, .drafted = accepted.tokens},
                               scratch, constraint);
     if (!token.ok()) {
       if (node == 0) return token.status();

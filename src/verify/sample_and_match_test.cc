@@ -170,7 +170,7 @@ TEST(SampleAndMatchDeathTest, RowsAndRootMustBelongToTheTree) {
   const std::vector<float> rows(4, 0.0F);
   const std::vector<int32_t> committed = {1}, other = {0};
   const TokenTree tree(1);
-  EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "n_rows");
+  EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 2, 2}, sampler, committed, scratch), "logits.size");
   EXPECT_DEATH((void)SampleAndMatch(tree, {rows.data(), 1, 2}, sampler, other, scratch), "committed");
 }
 

@@ -315,13 +315,13 @@ TEST(Trees, PenaltiesThatSeeTheDraftedPrefixPassAndFrozenOnesAreRejected) {
 // --- The same of sample-and-match, with the sampler's own processing and numbers. ---
 
 // What sample-and-match does, but with the history of the root at every node.
-Tokens FrozenSampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+Tokens FrozenSampleAndMatch(const TokenTree& tree, const LogitRows& logits, const Sampler& sampler,
                             std::span<const int32_t> committed, Sampler::Scratch& scratch) {
   Tokens tokens;
   for (int node = 0; node >= 0; node = tree.FindChild(node, tokens.back())) {
     const uint64_t position = committed.size() + tokens.size();
     tokens.push_back(
-        sampler.Sample(logits.row(node), {.committed = committed, .drafted = {}}, position, scratch));
+        sampler.Sample(logits[node].values(), {.committed = committed, .drafted = {}}, position, scratch));
   }
   return tokens;
 }
@@ -371,7 +371,7 @@ double PValueOfMatching(const Match& match) {
     Tokens text = {kPrompt};
     while (std::ssize(text) <= kTokens) {
       const DraftedTree drafted = GrowBinary(p, q, text, unused);
-      const LogitsView logits{drafted.logits.data(), drafted.tree.size(), kSamplerVocab};
+      const LogitRows logits(drafted.logits.data(), drafted.tree.size(), kSamplerVocab);
       const Tokens tokens = match(drafted.tree, logits, *sampler, text, scratch);
       text.insert(text.end(), tokens.begin(), tokens.end());
     }
@@ -381,7 +381,7 @@ double PValueOfMatching(const Match& match) {
 }
 
 TEST(Trees, SampleAndMatchWithAPenaltyPassesAndWithAFrozenOneIsRejected) {
-  const auto right = [](const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+  const auto right = [](const TokenTree& tree, const LogitRows& logits, const Sampler& sampler,
                         std::span<const int32_t> committed, Sampler::Scratch& scratch) {
     return SampleAndMatch(tree, logits, sampler, committed, scratch)->tokens;
   };
@@ -392,13 +392,13 @@ TEST(Trees, SampleAndMatchWithAPenaltyPassesAndWithAFrozenOneIsRejected) {
 // Sample-and-match that draws by numbers of its own: `number(position, token)` is the Gumbel number.
 template <typename Number>
 auto MatchingWith(Number number) {
-  return [number](const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+  return [number](const TokenTree& tree, const LogitRows& logits, const Sampler& sampler,
                   std::span<const int32_t> committed, Sampler::Scratch& scratch) {
     Tokens tokens;
     for (int node = 0; node >= 0; node = tree.FindChild(node, tokens.back())) {
       const uint64_t position = committed.size() + tokens.size();
       const auto law =
-          sampler.Distribution(logits.row(node), {.committed = committed, .drafted = tokens}, scratch);
+          sampler.Distribution(logits[node].values(), {.committed = committed, .drafted = tokens}, scratch);
       const auto key = [&](const TokenProbability& t) {
         return std::log(t.probability) + number(sampler, position, t.token);
       };

@@ -12,21 +12,11 @@
 
 #include "grammar/constraint.h"
 #include "longspec/status.h"
+#include "sampling/logit_rows.h"
 #include "sampling/sampler.h"
 #include "tree/token_tree.h"
 
 namespace longspec {
-
-// Rows of target logits, one per tree node: (n_rows, vocab) f32, row stride `vocab`.
-struct LogitsView {
-  const float* data = nullptr;
-  int n_rows = 0;
-  int vocab = 0;
-
-  std::span<const float> row(int i) const {
-    return {data + static_cast<size_t>(i) * static_cast<size_t>(vocab), static_cast<size_t>(vocab)};
-  }
-};
 
 struct Accepted {
   std::vector<int32_t> nodes;   // the accepted path: node 0, then each matched child. Never empty.
@@ -35,15 +25,15 @@ struct Accepted {
                                 // logits are numbers, that is.
 };
 
-// `committed` ends with the root's token; the root's own draw has absolute position committed.size(). A row
-// that a choice is made from is checked first (sampling/logits_check.h). One that is wrong ends the walk as
-// if its node were not there; the root's is an error. So an error comes after the same tokens as in plain
-// decoding. Rows off the path are not looked at.
-// `constraint` (may be null) is at the root: tokens that it forbids at a node are as if their logits were
-// minus infinity, before anything else is done with the row. Afterwards it is behind the tokens, and the walk
-// ends with an end token that it accepted; after an error it is at the root. A row in which mask and biases
-// leave nothing that can be chosen is one that is wrong.
-Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitsView& logits, const Sampler& sampler,
+// `logits`: a row for each node. `committed` ends with the root's token; the root's own draw has absolute
+// position committed.size(). A row that a choice is made from is checked first (sampling/logits_check.h). One
+// that is wrong ends the walk as if its node were not there; the root's is an error. So an error comes after
+// the same tokens as in plain decoding. Rows off the path are not looked at. `constraint` (may be null) is at
+// the root: tokens that it forbids at a node are as if their logits were minus infinity, before anything else
+// is done with the row. Afterwards it is behind the tokens, and the walk ends with an end token that it
+// accepted; after an error it is at the root. A row in which mask and biases leave nothing that can be chosen
+// is one that is wrong.
+Result<Accepted> SampleAndMatch(const TokenTree& tree, const LogitRows& logits, const Sampler& sampler,
                                 std::span<const int32_t> committed, Sampler::Scratch& scratch,
                                 Constraint* constraint = nullptr);
 

@@ -51,7 +51,7 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};
   const auto output = model->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
-  const float* logits = output->segments[0].logits;
+  const float* logits = output->segments[0].logits[0].values().data();
   return {logits, logits + output->vocab};
 }
 

@@ -135,8 +135,12 @@ class GoldenModel : public ::testing::Test {
     const auto output = target_->Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
     transaction->CommitAll();
-    const auto& out = output->segments[0];
-    return {out.logits, out.logits + static_cast<size_t>(out.n_logits) * static_cast<size_t>(output->vocab)};
+    const LogitRows& out = output->segments[0].logits;
+    std::vector<float> all;
+    for (int i = 0; i < out.size(); ++i) {
+      all.insert(all.end(), out[i].values().begin(), out[i].values().end());
+    }
+    return all;
   }
 
   // Feeds what the cache does not hold yet of tokens[0, to).

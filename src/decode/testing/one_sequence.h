@@ -23,13 +23,10 @@ class OneSequence {
   // What a round committed. Views are valid until the next one.
   struct Round {
     std::span<const int32_t> tokens;
-    const float* logits = nullptr;  // (rows, vocab): row path[i] is what tokens[i] was drawn from
+    LogitRows logits;  // row path[i] is what tokens[i] was drawn from
     std::span<const int32_t> path;
-    int vocab = 0;
 
-    std::span<const float> Row(size_t i) const {
-      return {logits + static_cast<std::ptrdiff_t>(path[i]) * vocab, static_cast<size_t>(vocab)};
-    }
+    std::span<const float> Row(size_t i) const { return logits[path[i]].values(); }
   };
 
   // All borrowed.
@@ -60,7 +57,7 @@ class OneSequence {
   Result<Round> Run(Turn turn) {
     LS_TRY(rounds_.Run({&turn, 1}));
     LS_TRY(turn.status);
-    return Round{.tokens = turn.tokens, .logits = turn.logits, .path = turn.path, .vocab = rounds_.vocab()};
+    return Round{.tokens = turn.tokens, .logits = turn.logits, .path = turn.path};
   }
 
   Sequence sequence_;

@@ -92,8 +92,8 @@ class ToyTarget final : public Target {
     if (segment.logits == LogitsFor::kAllRows) {
       (segment.parents.empty() ? n_chains : n_trees) += 1;
       buffers_.push_back(std::move(logits));
-      result.logits = buffers_.back().data() + static_cast<size_t>(segment.first_logits) * vocab;
-      result.n_logits = n - segment.first_logits;
+      result.logits = {buffers_.back().data() + static_cast<size_t>(segment.first_logits) * vocab,
+                       n - segment.first_logits, vocab_size()};
     } else {
       prefill_rows.push_back(n);
     }

@@ -179,8 +179,7 @@ class EagleScene {
                                         .rows = rows,
                                         .output = &output->segments[0],
                                         .n_output_rows = static_cast<int>(tokens.size()),
-                                        .tree = tree,
-                                        .vocab = output->vocab});
+                                        .tree = tree});
     ASSERT_TRUE(read.ok()) << read.message();
   }
 

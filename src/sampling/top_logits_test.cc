@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sampling/top_logits.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +10,6 @@
 #include <numeric>
 #include <random>
 #include <vector>
-
-#include "draft/top_tokens.h"
 
 namespace longspec {
 namespace {
