@@ -346,6 +346,7 @@ longspec_edit(fsm_builder.cc [=[
 # --- Masks of tokens. ---
 
 # One is made when an answer first comes to its state: of those of thirty tools' schemas an answer needs few.
+# What made all of them ahead stands behind a return and is not reached.
 longspec_edit(compiled_grammar_impl.h "#include <cstdint>\n" "#include <cstdint>\n#include <functional>\n#include <mutex>\n")
 longspec_edit(compiled_grammar_impl.h [=[
   /*! \brief Mapping from the parser state to the adaptive token mask. */

@@ -14,6 +14,7 @@
 #include "base/size.h"
 #include "kernels/tables.h"
 #include "kv/kv_slots.h"
+#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
@@ -26,17 +27,6 @@ float KeyOf(int token, int layer, int head, int d) {
 float ValueOf(int token, int layer, int head, int d) { return KeyOf(token + 1000, layer, head, d); }
 
 using Heads = std::vector<int>;  // tokens of slots, (kSlots, kLayers, kHeads)
-
-void Store(const float* k, const float* v, const KvWriter& to, int slot, int head) {
-  kernels::kReferenceTable.store_kv({.k = k,
-                                     .v = v,
-                                     .keys = to.keys(slot / kKvChunk, head),
-                                     .values = to.values(slot / kKvChunk, head),
-                                     .offset = slot % kKvChunk,
-                                     .head_dim = kDim,
-                                     .k_type = KernelType(to.layout.k_type),
-                                     .v_type = KernelType(to.layout.v_type)});
-}
 
 class KvMoverTest : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {
  protected:
@@ -59,7 +49,7 @@ class KvMoverTest : public ::testing::TestWithParam<std::pair<CacheType, CacheTy
         k[d] = KeyOf(tokens[i], layer, head, d);
         v[d] = ValueOf(tokens[i], layer, head, d);
       }
-      Store(k, v, slots->writer(layer), slot, head);
+      testing::StoreRow(slots->writer(layer), slot, head, k, v);
     }
     return slots;
   }
@@ -204,7 +194,7 @@ TEST_P(KvMoverTest, TurnedKeysAreStoredAsIfTheyWereComputedThere) {
             kernels::kReferenceTable.rope(k, kRotated, back, kRotary.pairing);
             kernels::kReferenceTable.rope(k, kRotated, there, kRotary.pairing);
           }
-          Store(k, v, expected->writer(layer), slot.to, head);
+          testing::StoreRow(expected->writer(layer), slot.to, head, k, v);
         }
       }
     }
@@ -234,7 +224,7 @@ TEST_P(KvMoverTest, KeysAreReadAndWrittenAndValuesStay) {
           ASSERT_EQ(key[d], source->span(layer).KeyAt(slot == kFirst ? 10 : 300, head, d));
         }
         kernels::kReferenceTable.rope(k, kRotated, turn, kRotary.pairing);
-        Store(k, v, expected->writer(layer), slot, head);
+        testing::StoreRow(expected->writer(layer), slot, head, k, v);
       }
     }
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/tables.h"
+#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
@@ -67,14 +68,7 @@ KvTransaction Speculate(ReindexedCache& cache, int n, kernels::RopePairing pairi
           v[d] = ValueOf(position, layer, head, d);
         }
         kernels::kReferenceTable.rope(k, kRot, turn, pairing);
-        kernels::kReferenceTable.store_kv({.k = k,
-                                           .v = v,
-                                           .keys = to.keys(slot / kKvChunk, head),
-                                           .values = to.values(slot / kKvChunk, head),
-                                           .offset = slot % kKvChunk,
-                                           .head_dim = kDim,
-                                           .k_type = KernelType(to.layout.k_type),
-                                           .v_type = kernels::KvType::kF16});
+        testing::StoreRow(to, slot, head, k, v);
       }
     }
   }

@@ -15,6 +15,7 @@
 
 #include "kernels/tables.h"
 #include "kv/full_cache.h"
+#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
@@ -38,14 +39,7 @@ void Grow(KvCache& cache, int n, std::mt19937& rng) {
         float k[kDim], v[kDim];
         for (float& x : k) x = normal(rng);
         for (float& x : v) x = normal(rng);
-        kernels::kReferenceTable.store_kv({.k = k,
-                                           .v = v,
-                                           .keys = to.keys(slot / kKvChunk, head),
-                                           .values = to.values(slot / kKvChunk, head),
-                                           .offset = slot % kKvChunk,
-                                           .head_dim = kDim,
-                                           .k_type = KernelType(to.layout.k_type),
-                                           .v_type = KernelType(to.layout.v_type)});
+        testing::StoreRow(to, slot, head, k, v);
       }
     }
   }

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "kernels/tables.h"
 #include "kv/full_cache.h"
+#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
@@ -34,14 +34,7 @@ void Store(const KvTransaction& rows, int slot, int token) {
         k[d] = ValueOf(token, layer, head, d);
         v[d] = -k[d];
       }
-      kernels::kReferenceTable.store_kv({.k = k,
-                                         .v = v,
-                                         .keys = to.keys(slot / kKvChunk, head),
-                                         .values = to.values(slot / kKvChunk, head),
-                                         .offset = slot % kKvChunk,
-                                         .head_dim = kDim,
-                                         .k_type = KernelType(to.layout.k_type),
-                                         .v_type = KernelType(to.layout.v_type)});
+      testing::StoreRow(to, slot, head, k, v);
     }
   }
 }
