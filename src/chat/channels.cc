@@ -51,6 +51,13 @@ bool ShowsChannels(std::string_view chat_template) {
       [&](std::string_view mark) { return chat_template.find(mark) != std::string_view::npos; });
 }
 
+std::string WithEmptyAnalysis(std::string prompt) {
+  for (const std::string_view part :
+       {kChannelMark, kAnalysis, kMessageMark, kEndMark, kStartMark, kAssistant})
+    prompt += part;
+  return prompt;
+}
+
 Json InFinal(Json said) {
   const Json header = {
       {"type", "regex"},

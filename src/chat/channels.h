@@ -32,6 +32,9 @@ inline constexpr std::string_view kAnalysis = "analysis", kCommentary = "comment
 // Whether it is that of a model with channels, by its source.
 bool ShowsChannels(std::string_view chat_template);
 
+// The prompt of an answer whose thoughts, a message of their own, are over before it begins: they are empty.
+std::string WithEmptyAnalysis(std::string prompt);
+
 // What an answer may be that says what `said`, an element of a structural tag, is, in the channel `final`.
 nlohmann::ordered_json InFinal(nlohmann::ordered_json said);
 // What an answer may be that is `message`, its channel included, and may think before.

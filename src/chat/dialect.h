@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "chat/thinking.h"
@@ -23,5 +24,10 @@ struct Dialect {
 
 // By the chat template's source.
 Dialect DialectOf(std::string_view chat_template);
+
+// The prompt of an answer that is not to think. A template that knows `enable_thinking` has seen to it,
+// unless it begins a thought whatever it is told: that is ended. Behind any other one the answer begins with
+// a thought that is empty, which is how templates that know it say so.
+std::string WithoutThought(std::string_view chat_template, std::string prompt);
 
 }  // namespace longspec::chat

@@ -36,16 +36,12 @@ bool ForbidThinking(std::string_view variables) {
          (*all)["enable_thinking"] == false;
 }
 
-std::string WithThoughtEnded(std::string prompt) {
-  for (const ThinkingTags& tags : kAllTags) {
-    if (TrimmedEnd(prompt).ends_with(tags.begin)) return prompt + std::string(tags.end) + "\n\n";
-  }
-  return prompt;
-}
-
-bool IsThoughtOver(std::string_view prompt) {
-  return std::ranges::any_of(
-      kAllTags, [&](const ThinkingTags& tags) { return TrimmedEnd(prompt).ends_with(tags.end); });
+std::string WithThoughtEnded(const ThinkingTags& tags, std::string prompt) {
+  const std::string_view text = TrimmedEnd(prompt);
+  if (text.ends_with(tags.end)) return prompt;
+  const bool is_begun = text.ends_with(tags.begin);
+  if (!is_begun) prompt += std::string(tags.begin) + "\n\n";
+  return prompt + std::string(tags.end) + "\n\n";
 }
 
 ThoughtState ThoughtAt(const ThinkingTags& tags, std::string_view prompt_end, std::string_view said) {

@@ -25,11 +25,9 @@ std::optional<ThinkingTags> ThinkingTagsOf(std::string_view chat_template);
 
 // Whether variables of a chat template, the text of an object or nothing, say that nothing is to be thought.
 bool ForbidThinking(std::string_view variables);
-// A prompt that ends within a thought, which its template has begun, with the thought's end behind it;
-// another one as it is.
-std::string WithThoughtEnded(std::string prompt);
-// Whether nothing is thought behind this prompt.
-bool IsThoughtOver(std::string_view prompt);
+// A prompt whose answer may think between these tags, with the end of a thought behind it: of one that its
+// template has begun, or else of an empty one.
+std::string WithThoughtEnded(const ThinkingTags& tags, std::string prompt);
 
 // Where a prompt leaves its answer.
 enum class ThoughtState : uint8_t { kMayCome, kBegun, kOver };

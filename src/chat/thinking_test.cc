@@ -140,8 +140,7 @@ TEST(AnswerReader, CallsComeAfterThoughts) {
 
 TEST(Thinking, MistralsTagsAreKnown) {
   EXPECT_EQ(ThinkingTagsOf("{{ '[THINK]' + block['thinking'] + '[/THINK]' }}")->end, "[/THINK]");
-  EXPECT_EQ(WithThoughtEnded("[/INST][THINK]"), "[/INST][THINK][/THINK]\n\n");
-  EXPECT_TRUE(IsThoughtOver("[THINK][/THINK]\n"));
+  EXPECT_EQ(WithThoughtEnded(kMistralThinkTags, "[/INST][THINK]"), "[/INST][THINK][/THINK]\n\n");
   const ThinkingForm form = {.tags = kMistralThinkTags};
   EXPECT_EQ(SplitAt(form, {"[TH", "INK]hm <think>[/THI", "NK]\n\nYes."}), (Split{"hm <think>", "Yes."}));
 }
@@ -179,9 +178,22 @@ TEST(Thinking, EndsInThePromptWhereItIsForbidden) {
   EXPECT_TRUE(ForbidThinking(R"({"a": 1, "enable_thinking": false})"));
   for (const char* variables : {"", "{}", R"({"enable_thinking": true})", R"({"enable_thinking": 0})", "[]"})
     EXPECT_FALSE(ForbidThinking(variables)) << variables;
-  EXPECT_EQ(WithThoughtEnded("<a><think>\n"), "<a><think>\n</think>\n\n");
-  EXPECT_EQ(WithThoughtEnded("<a>"), "<a>");
-  EXPECT_EQ(WithThoughtEnded("<a><think></think>"), "<a><think></think>");
+  EXPECT_EQ(WithThoughtEnded(kThinkTags, "<a><think>\n"), "<a><think>\n</think>\n\n");
+  EXPECT_EQ(WithThoughtEnded(kThinkTags, "<a>"), "<a><think>\n\n</think>\n\n");
+  EXPECT_EQ(WithThoughtEnded(kThinkTags, "<a><think></think>"), "<a><think></think>");
+}
+
+// A template is trusted that knows what it is told; behind others an empty thought stands.
+TEST(Thinking, IsEmptyWhereTheTemplateLeavesItToTheModel) {
+  const std::string strips = "{{ m.content.split('</think>')[-1] }}";
+  const std::string knows = strips + "{% if enable_thinking %}<b>{% endif %}";
+  EXPECT_EQ(WithoutThought(strips, "<a>"), "<a><think>\n\n</think>\n\n");
+  EXPECT_EQ(WithoutThought(knows, "<a>"), "<a>");
+  EXPECT_EQ(WithoutThought(knows + "<think>", "<a><think>"), "<a><think></think>\n\n");
+  EXPECT_EQ(WithoutThought("{{ m.content }}", "<a>"), "<a>");  // it does not think
+  const std::string harmony = "<|start|>assistant<|channel|>analysis<|message|>{{ m.thinking }}<|end|>";
+  EXPECT_EQ(WithoutThought(harmony, "<|start|>assistant"),
+            "<|start|>assistant<|channel|>analysis<|message|><|end|><|start|>assistant");
 }
 
 }  // namespace

@@ -91,8 +91,6 @@ int RunBatchCommand(const BatchFlags& flags) {
   const auto engine = LoadEngine(model, flags.output);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   WarnOfMissingTemplate((*engine)->info());
-  if (const Status can = CheckTemplateOptions(**engine, options.defaults.generation); !can.ok())
-    return Fail(can, Stage::kLoad);
   (*engine)->MeasureCosts([] { return !Interrupted(); });  // nobody waits for the first answer
   const auto scheduler = (*engine)->NewScheduler(flags.scheduler);
   if (!scheduler.ok()) return Fail(scheduler.status(), Stage::kLoad);

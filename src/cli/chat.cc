@@ -224,8 +224,6 @@ int RunChat(const ChatOptions& options) {
   // A model with a template that is not understood is refused before the first question.
   const auto probe = (*engine)->ApplyChatTemplate({{"user", "?"}}, true);
   if (!probe.ok()) return Fail(probe.status(), Stage::kLoad);
-  if (const Status can = CheckTemplateOptions(**engine, options.request); !can.ok())
-    return Fail(can, Stage::kLoad);
   auto session = OpenSession(saved, **engine);
   if (!session.ok()) return Fail(session.status(), Stage::kLoad);
   ClearInterrupt();

@@ -115,8 +115,6 @@ class Run {
     model.partial_verification = options_.request.partial_verification;
     auto engine = LoadEngine(model, options_.output);
     if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
-    if (const Status can = CheckTemplateOptions(**engine, options_.request); !can.ok())
-      return Fail(can, Stage::kLoad);
     GenerationRequest request = options_.request;
     request.grammar = *grammar;
     auto session = saved_.Open(**engine);

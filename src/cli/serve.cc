@@ -105,7 +105,6 @@ void Drain(server::App& app, http::HttpServer& http, int seconds) {
 Status Begin(std::unique_ptr<Engine> engine, const GenerationRequest& defaults, server::App& app) {
   const GrammarText& grammar = defaults.grammar;
   WarnOfMissingTemplate(engine->info());
-  LS_TRY(CheckTemplateOptions(*engine, defaults));
   if (grammar.kind != GrammarText::Kind::kNone) LS_TRY(engine->PrepareGrammar(grammar).status());
   return app.SetEngine(std::move(engine));
 }

@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "chat/dialect.h"
-#include "chat/thinking.h"
 #include "cli/foreign_options.h"
 #include "openai/template_fields.h"
 
@@ -82,17 +80,6 @@ void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::st
          [wish](int64_t preserve) { wish({.remembers = preserve > 0}); },
          "Whether thoughts of all earlier turns are shown to the model, if its template asks")
       ->group(group);
-}
-
-Status CheckTemplateOptions(const Engine& engine, const GenerationRequest& request) {
-  const std::string& chat_template = engine.info().chat_template;
-  if (!chat::ForbidThinking(request.template_variables) || !chat::DialectOf(chat_template).thinks() ||
-      chat_template.find("enable_thinking") != std::string::npos)
-    return {};
-  const auto prompt = engine.ApplyChatTemplate({{"user", "?"}}, true, request.template_variables);
-  if (!prompt.ok() || chat::IsThoughtOver(*prompt)) return {};
-  return Unsupported(engine.info().path +
-                     ": thinking cannot be turned off: the model's chat template has no enable_thinking");
 }
 
 void AddThoughtsOption(CLI::App& app, openai::ThoughtsPlace* place, const std::string& group) {

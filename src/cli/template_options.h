@@ -8,9 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "longspec/engine.h"
 #include "longspec/generation.h"
-#include "longspec/status.h"
 #include "openai/thoughts.h"
 
 namespace longspec::cli {
@@ -21,9 +19,6 @@ inline constexpr std::string_view kTemplateOptions[] = {
     "--reasoning-effort", "--reasoning-budget",   "--reasoning-preserve"};
 // Declares them.
 void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::string& group);
-
-// Whether the model's template can do what its variables ask for all chats.
-Status CheckTemplateOptions(const Engine& engine, const GenerationRequest& request);
 
 // --reasoning-format: where the thoughts of answers go.
 void AddThoughtsOption(CLI::App& app, openai::ThoughtsPlace* place, const std::string& group);

@@ -5,9 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-
-#include "formats/tiny_model.h"
 
 namespace longspec::cli {
 namespace {
@@ -78,30 +75,6 @@ TEST(TemplateOptions, WhereThoughtsGo) {
   EXPECT_EQ(Ask({"--reasoning-format", "auto"}).thoughts, ThoughtsPlace::kAuto);
   EXPECT_EQ(Ask({"--reasoning-format", "none"}).thoughts, ThoughtsPlace::kInContent);
   EXPECT_EQ(Ask({"--reasoning-format", "deepseek"}).thoughts, ThoughtsPlace::kApart);
-}
-
-// --- Templates that can do it, and one that cannot. ---
-
-std::string RefusalOf(const std::string& chat_template, const std::string& variables) {
-  const std::string path = ::testing::TempDir() + "/longspec_template_options_test.gguf";
-  EXPECT_TRUE(WriteTinyModel({.chat_template = chat_template}, path).ok());
-  auto engine = Engine::Load({.path = path, .vocab_only = true});
-  std::filesystem::remove(path);
-  EXPECT_TRUE(engine.ok()) << engine.status().message();
-  GenerationRequest request;
-  request.template_variables = variables;
-  return CheckTemplateOptions(**engine, request).message();
-}
-
-TEST(TemplateOptions, ATemplateThatCannotTurnThoughtsOffIsSaid) {
-  const std::string ask = "{% for m in messages %}{{ m.content.split('</think>')[-1] }}{% endfor %}<a>";
-  const std::string off = R"({"enable_thinking":false})";
-  EXPECT_THAT(RefusalOf(ask, off), HasSubstr("thinking cannot be turned off"));
-  EXPECT_EQ(RefusalOf(ask, R"({"enable_thinking":true})"), "");
-  EXPECT_EQ(RefusalOf(ask, ""), "");
-  EXPECT_EQ(RefusalOf(ask + "{% if enable_thinking %}<b>{% endif %}", off), "");
-  EXPECT_EQ(RefusalOf(ask + "<think>\n", off), "");               // which is ended at once
-  EXPECT_EQ(RefusalOf("{{ messages[0].content }}<a>", off), "");  // it does not think
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "chat/thinking.h"
+#include "chat/dialect.h"
 #include "engine/continued_prompt.h"
 #include "engine/gguf_tokenizer.h"
 #include "engine/model_template.h"
@@ -36,6 +36,7 @@ Result<std::unique_ptr<ModelText>> ModelText::Load(const GgufFile& file, std::st
   auto parsed = ChatTemplate::Parse(used.source);
   if (parsed.ok()) {
     text->chat_template_ = *parsed;
+    text->chat_template_source_ = used.source;
   } else if (!chat_template.empty()) {
     return parsed.status();
   } else {
@@ -129,9 +130,8 @@ Result<std::string> ModelText::ApplyChatTemplate(const std::vector<Message>& mes
   if (!rendered.ok()) {
     return Status(rendered.status().code(), path_ + ": chat template: " + rendered.status().message());
   }
-  // Some begin a thought whatever they are told.
   if (add_generation_prompt && chat::ForbidThinking(template_variables))
-    return chat::WithThoughtEnded(*std::move(rendered));
+    return chat::WithoutThought(chat_template_source_, *std::move(rendered));
   return rendered;
 }
 

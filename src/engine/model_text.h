@@ -49,6 +49,7 @@ class ModelText {
   const std::string path_;  // for messages
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_template_;  // null: the status says why
+  std::string chat_template_source_;
   Status chat_template_status_;
   std::mutex grammars_mutex_;
   std::unique_ptr<GrammarCompiler> grammars_;  // null until a request asks for one

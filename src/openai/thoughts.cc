@@ -45,7 +45,11 @@ std::optional<chat::ChannelForm> ChannelFormOf(ApiRequest* request) {
                                   .within = GoesOn(request->generation)};
   if (form.within) return form;
   const bool has_channel = request->grammar_field == "tools" || request->tools.text_has_form;
-  const auto around = [&](Json said) { return chat::AnalysisThen(has_channel ? said : chat::InFinal(said)); };
+  const bool thinks = !chat::ForbidThinking(request->generation.template_variables);
+  const auto around = [&](Json said) {
+    Json message = has_channel ? std::move(said) : chat::InFinal(std::move(said));
+    return thinks ? chat::AnalysisThen(std::move(message)) : message;
+  };
   return HoldWhatIsSaid(around, request) ? std::optional(form) : std::nullopt;
 }
 

@@ -179,6 +179,15 @@ TEST(ChannelForm, TheFormOfAnAnswerIsThatOfWhatIsSaid) {
   EXPECT_FALSE(Takes(grammar, kAnalysis));
 }
 
+TEST(ChannelForm, HasNoThoughtsWhereTheyAreForbidden) {
+  if (!HasGrammars()) GTEST_SKIP();
+  ApiRequest request =
+      ThinkingRequest(R"(, "response_format": {"type": "json_object"}, "enable_thinking": false)");
+  ReadingFormOf(kChannels, "<|start|>assistant", &request);
+  EXPECT_TRUE(Takes(request.generation.grammar, std::string(kFinal) + "{}"));
+  EXPECT_FALSE(Takes(request.generation.grammar, std::string(kAnalysis) + kFinal + "{}"));
+}
+
 GrammarText FormWithTools(const std::string& fields, bool strict = false) {
   ApiRequest request = ThinkingRequest(
       R"(, "tools": [{"type": "function", "function": {"name": "f", "strict": )" +

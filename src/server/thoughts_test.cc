@@ -75,5 +75,23 @@ TEST(Thoughts, CanBeForbiddenForAllChats) {
   EXPECT_EQ(app.Ok("/v1/chat/completions", thinking)["choices"][0]["message"]["content"], "");
 }
 
+// As gpt-oss's does: it says nothing of thoughts at the end of a prompt.
+TEST(Thoughts, AreEmptyWhereATemplateLeavesThemToTheModel) {
+  ServedApp app("thoughts_empty_test",
+                {.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+                                  "<|end|>{% if add_generation_prompt %}<|start|>assistant{% endif %}"
+                                  "{# <|channel|>analysis<|message|> #}"});
+  const std::string analysis = "<|channel|>analysis<|message|><|end|><|start|>assistant";
+  for (const json& fields : {json{{"enable_thinking", false}},
+                             {{"reasoning_effort", "none"}},
+                             {{"thinking", {{"type", "disabled"}}}},
+                             {{"chat_template_kwargs", {{"enable_thinking", false}}}}}) {
+    const std::string prompt = app.Ok("/apply-template", ThoughtfulChat(fields))["prompt"];
+    EXPECT_THAT(prompt, EndsWith("<|start|>assistant" + analysis)) << fields;
+  }
+  EXPECT_THAT(std::string(app.Ok("/apply-template", ThoughtfulChat(json::object()))["prompt"]),
+              EndsWith("<|end|><|start|>assistant"));
+}
+
 }  // namespace
 }  // namespace longspec::server
