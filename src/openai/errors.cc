@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "openai/errors.h"
 
+#include <utility>
+
 namespace longspec::openai {
 namespace {
 
@@ -46,6 +48,10 @@ ApiError FailureOf(const Status& status) {
     default:
       return ServerError(500, status);
   }
+}
+
+ApiError Unavailable(std::string message) {
+  return {.status_code = 503, .message = std::move(message), .type = "unavailable_error"};
 }
 
 }  // namespace longspec::openai

@@ -28,5 +28,7 @@ ApiError BadValueOf(const Status& status);
 ApiError RefusalOf(const Status& status);
 // A generation that failed on the way.
 ApiError FailureOf(const Status& status);
+// What cannot be done now, and may be later.
+ApiError Unavailable(std::string message);
 
 }  // namespace longspec::openai

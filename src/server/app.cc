@@ -10,61 +10,13 @@
 
 #include "base/status_macros.h"
 #include "server/keys.h"
-#include "server/page.h"
+#include "server/routes.h"
 #include "server/serving.h"
-#include "wire/anthropic.h"
-#include "wire/ollama.h"
 
 namespace longspec::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-using RouteHandler = void (*)(Served&, CallPtr);
-
-struct Route {
-  std::string_view method;
-  std::string_view path;  // one that ends in a slash: any that begin so
-  RouteHandler handler;
-  bool is_public = false;  // needs no key
-  bool is_quick = false;   // needs no worker
-};
-
-constexpr Route kRoutes[] = {
-    {"GET", "/v1/models", GetModels, true, true},
-    {"GET", "/models", GetModels, true, true},
-    {"GET", "/v1/models/", GetModels, true, true},
-    {"GET", "/props", GetProps, false, true},
-    {"GET", "/slots", GetSlots, false, true},
-    {"GET", "/metrics", GetMetrics, false, true},
-    {"POST", "/v1/chat/completions", PostChatCompletions},
-    {"POST", "/chat/completions", PostChatCompletions},
-    {"POST", "/v1/completions", PostCompletions},
-    {"POST", "/completion", PostLlamaCompletion},
-    {"POST", "/completions", PostLlamaCompletion},
-    {"POST", "/infill", PostInfill},
-    {"POST", "/v1/fim/completions", PostFimCompletions},
-    {"POST", "/fim/completions", PostFimCompletions},
-    {"GET", "/api/version", GetOllamaVersion, true, true},
-    {"GET", "/api/tags", GetOllamaModels, true, true},
-    {"GET", "/api/ps", GetOllamaModels, true, true},
-    {"POST", "/api/show", PostOllamaShow},
-    {"POST", "/api/chat", PostOllamaChat},
-    {"POST", "/api/generate", PostOllamaGenerate},
-    {"POST", "/v1/messages", PostMessages},
-    {"POST", "/v1/messages/count_tokens", PostCountTokens},
-    {"POST", "/v1/responses", PostResponses},
-    {"POST", "/responses", PostResponses},
-    {"POST", "/tokenize", PostTokenize},
-    {"POST", "/detokenize", PostDetokenize},
-    {"POST", "/apply-template", PostApplyTemplate},
-    {"POST", "/slots/", PostSlot},
-};
-
-bool Matches(const Route& route, std::string_view path) {
-  if (!route.path.ends_with('/')) return path == route.path;
-  return path.size() > route.path.size() && path.starts_with(route.path);
-}
 
 // What a page that may call is let see of the answer.
 Headers CorsHeaders(std::string_view origin, bool credentials) {
@@ -90,22 +42,11 @@ void SendPreflight(Call& call) {
   call.Send(std::move(response));
 }
 
-// What programs ask every few seconds.
-bool IsPoll(const HttpRequest& request) {
-  constexpr std::string_view kPolled[] = {"/health", "/v1/health", "/metrics", "/slots"};
-  return (request.method == "GET" || request.method == "HEAD") &&
-         std::ranges::find(kPolled, request.path) != std::end(kPolled);
-}
-
 // Files that messages of the engine may speak of.
 FileNames FilesOf(const AppOptions& options, const ModelInfo& info) {
   const SpeculationOptions& speculation = options.defaults.generation.speculation;
   return FileNames({info.path, options.slot_save_path, speculation.draft_model, speculation.suffix.corpus,
                     speculation.ppm.prior, speculation.recycling.file});
-}
-
-openai::ApiError Unavailable(std::string message) {
-  return {.status_code = 503, .message = std::move(message), .type = "unavailable_error"};
 }
 
 }  // namespace
@@ -227,68 +168,48 @@ bool App::RefusesOrigin(Call& call) const {
 void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   if (!options_.api_prefix.empty() && request.path.starts_with(options_.api_prefix + "/"))
     request.path.erase(0, options_.api_prefix.size());
-  const bool is_silent = IsPoll(request) && !options_.log_polls;
+  const RoutesAt found = FindRoutes(request.method, request.path, options_);
+  const Route* route = found.route;
   const auto call = std::make_shared<Call>(std::move(request), std::move(reply), log_, &metrics_);
-  call->set_silent(is_silent);
-  if (call->request().path.starts_with("/v1/messages")) call->set_error_form(wire::AnthropicErrorBody);
-  if (call->request().path.starts_with("/api/")) call->set_error_form(wire::OllamaErrorBody);
+  call->set_silent(route != nullptr && route->is_polled && !options_.log_polls);
+  call->set_error_form(found.errors);
   Serving* serving = ready_;
   if (serving != nullptr) call->set_files(&serving->served().files);
   if (RefusesOrigin(*call)) return;
   const std::string& method = call->request().method;
   const std::string& path = call->request().path;
   if (method == "OPTIONS") return SendPreflight(*call);
-  if (path == "/health" || path == "/v1/health") {
-    if (draining_) return call->SendError(Unavailable("the server is stopping"));
-    if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
-    return call->SendJson({{"status", "ok"}});
-  }
-  if (options_.page && (path == "/" || path == "/index.html") && (method == "GET" || method == "HEAD")) {
-    return call->Send({.content_type = "text/html; charset=utf-8",
-                       .headers = {{"Content-Security-Policy", kPagePolicy},
-                                   {"X-Content-Type-Options", "nosniff"},
-                                   {"Referrer-Policy", "no-referrer"},
-                                   {"Cache-Control", "no-cache"}},
-                       .body = std::string(Page())});
-  }
-  const Route* route = nullptr;
-  std::string allowed;
-  for (const Route& candidate : kRoutes) {
-    if (!Matches(candidate, path)) continue;
-    if (candidate.method == method || (candidate.method == "GET" && method == "HEAD")) route = &candidate;
-    if (allowed.find(candidate.method) == std::string::npos)
-      allowed += (allowed.empty() ? "" : ", ") + std::string(candidate.method);
-    if (candidate.method == "GET") allowed += ", HEAD";
-  }
-  if ((route == nullptr || !route->is_public) && !HasKey(call->request(), options_.api_keys)) {
+  if (!found.is_public && !HasKey(call->request(), options_.api_keys)) {
     return call->SendError(
         {.status_code = 401, .message = "Invalid API Key", .type = "authentication_error"});
   }
-  if (route == nullptr && allowed.empty()) {
+  if (found.methods.empty()) {
     return call->SendError(
         {.status_code = 404, .message = "there is nothing at " + path, .type = "not_found_error"});
   }
   if (route == nullptr) {
-    return call->SendError({.status_code = 405, .message = path + " takes " + allowed + ", not " + method},
-                           {}, {{"Allow", allowed + ", OPTIONS"}});
+    return call->SendError(
+        {.status_code = 405, .message = path + " takes " + found.methods + ", not " + method}, {},
+        {{"Allow", found.methods + ", OPTIONS"}});
   }
-  if (serving == nullptr) return call->SendError(Unavailable("Loading model"));
-  if (draining_ && method == "POST") return call->SendError(Unavailable("the server is stopping"));
-  const bool is_off = (path == "/metrics" && !options_.metrics) || (path == "/slots" && !options_.slots);
-  if (is_off) {
+  if (route->at_once != nullptr)
+    return route->at_once({.is_loading = serving == nullptr, .is_stopping = draining_}, *call);
+  if (serving == nullptr) return call->SendError(openai::Unavailable("Loading model"));
+  if (draining_ && method == "POST") return call->SendError(openai::Unavailable("the server is stopping"));
+  if (route->option != nullptr && !(options_.*route->option)) {
     return call->SendError(
         {.status_code = 501, .message = path + " is turned off", .type = "not_supported_error"});
   }
   Served& served = serving->served();
-  if (route->is_quick) return route->handler(served, call);
-  const bool posted = served.workers->Post([&served, call, handler = route->handler] {
+  if (route->is_quick) return route->with_engine(served, call);
+  const bool posted = served.workers->Post([&served, call, handler = route->with_engine] {
     try {
       handler(served, call);
     } catch (const std::bad_alloc&) {
-      call->SendError(Unavailable("out of memory while reading the request"));
+      call->SendError(openai::Unavailable("out of memory while reading the request"));
     }
   });
-  if (!posted) call->SendError(Unavailable("too many requests at once: try again later"));
+  if (!posted) call->SendError(openai::Unavailable("too many requests at once: try again later"));
 }
 
 }  // namespace longspec::server

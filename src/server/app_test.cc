@@ -87,6 +87,18 @@ TEST_F(AppTest, RoutesAndMethods) {
   Error(posted, 405);
   EXPECT_THAT(posted.headers, ::testing::Contains(Header("Allow", "GET, HEAD, OPTIONS")));
   Error(Post("/health/", {}), 404);
+  const HttpResponse health = Post("/health", {});
+  EXPECT_THAT(std::string(Error(health, 405)["message"]), HasSubstr("/health takes GET, HEAD, not POST"));
+  EXPECT_THAT(health.headers, ::testing::Contains(Header("Allow", "GET, HEAD, OPTIONS")));
+}
+
+// Also where nothing is, an API's clients read its errors.
+TEST_F(AppTest, ErrorsLookLikeThoseOfTheApiBesideThem) {
+  Serve();
+  EXPECT_EQ(json::parse(Get("/api/nothing").body)["error"], "there is nothing at /api/nothing");
+  EXPECT_EQ(json::parse(Get("/v1/messages/batches").body)["type"], "error");
+  EXPECT_EQ(json::parse(Get("/v1/nothing").body)["error"]["code"], 404);
+  EXPECT_EQ(json::parse(Get("/v1/messages").body)["type"], "error");
 }
 
 TEST_F(AppTest, KeysAreAskedForEverywhereButWhereHealthIs) {

@@ -88,7 +88,7 @@ void GetProps(Served& served, CallPtr call) {
 
 void GetSlots(Served& served, CallPtr call) {
   if (!call->request().QueryValue("fail_on_no_slot").empty() && served.slots->n_idle() == 0)
-    return call->SendError({.status_code = 503, .message = "no slot is idle", .type = "unavailable_error"});
+    return call->SendError(openai::Unavailable("no slot is idle"));
   call->SendJson(served.slots->Json());
 }
 

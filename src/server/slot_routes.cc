@@ -75,8 +75,7 @@ void Save(Served& served, int slot, const std::string& name, const CallPtr& call
                       {"n_written", std::filesystem::file_size(path, error)},
                       {"timings", {{"save_ms", NowMs() - start}}}});
     });
-    if (!posted)
-      call->SendError({.status_code = 503, .message = "too much to do", .type = "unavailable_error"});
+    if (!posted) call->SendError(openai::Unavailable("too much to do"));
   });
 }
 
