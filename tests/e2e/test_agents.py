@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Agents: the packages openai-agents and pydantic-ai lead their loops of tools with the server.
+"""Agents: the packages openai-agents and pydantic-ai lead their loops of tools with the server; aider edits a file.
 
 Needs the program ($LONGSPEC_BIN, default build/release/longspec) and make_tiny_model beside it in tools/, which writes
 a model of random weights: that a tool is called is asked for, what it is called with is held to its schema, and what is
-said is noise. The clients of clients.txt are installed into build/clients; without them these tests fail.
+said is noise. What aider is told is held to a grammar. The clients of clients.txt and aider.txt are installed into
+build/; without them these tests fail.
 """
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -114,6 +116,57 @@ class Agents(unittest.TestCase):
         self.assertIn(result.output.city, typing.get_args(City))
         kinds = [part.part_kind for message in result.all_messages() for part in message.parts]
         self.assertIn("tool-return", kinds)
+
+
+
+BEFORE = "def twice(x):\n    return x\n"
+AFTER = "def twice(x):\n    return 2 * x\n"
+EDIT = f"""twice.py
+<<<<<<< SEARCH
+    return x
+=======
+    return 2 * x
+>>>>>>> REPLACE"""
+
+
+def fenced(edit):
+    """As aider wants a change: the file's name, and what becomes what between three backticks."""
+    name, block = edit.split("\n", 1)
+    return f"{name}\n```python\n{block}\n```\n"
+
+
+@unittest.skipUnless(os.access(BIN, os.X_OK) and os.access(TOOL, os.X_OK), "needs the program and make_tiny_model")
+@unittest.skipUnless(GRAMMARS, "built without xgrammar")
+@unittest.skipUnless((3, 10) <= sys.version_info < (3, 13), "aider runs on Python 3.10 to 3.12")
+class Aider(unittest.TestCase):
+    def ask(self, folder, url):
+        """Has aider change twice.py, and says what it printed."""
+        path = os.path.join(folder, "twice.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(BEFORE)
+        facts = os.path.join(folder, "facts.json")
+        with open(facts, "w", encoding="utf-8") as file:  # which it would ask the internet for
+            json.dump({"openai/little": {"max_input_tokens": 12000, "max_tokens": 4000, "litellm_provider": "openai",
+                                         "mode": "chat"}}, file)
+        command = [*client_packages.aider(), "--model", "openai/little", "--model-metadata-file", facts,
+                   "--openai-api-base", url + "/v1", "--openai-api-key", "none", "--no-git", "--yes-always",
+                   "--no-check-update", "--analytics-disable", "--no-show-model-warnings", "--map-tokens", "0",
+                   "--no-pretty", "--edit-format", "diff", "--message", "Make it return twice x.", path]
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=300, check=False, stdin=subprocess.DEVNULL,
+                              env={**os.environ, "HOME": folder, "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
+        with open(path, encoding="utf-8") as file:
+            return file.read(), done.stdout
+
+    def test_edits_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "tiny.gguf")
+            subprocess.run([TOOL, "--out", model, "--ctx", "16384", "--vocab", "1024"], check=True)
+            grammar = "root ::= " + json.dumps(fenced(EDIT))
+            with ServerProcess([BIN, "serve", "-m", model, "-t", "1", "--port", "0", "--no-progress",
+                                "--no-calibration-cache", "--grammar", grammar]) as server:
+                text, printed = self.ask(folder, server.url)
+        self.assertEqual(text, AFTER, printed)
 
 
 if __name__ == "__main__":
