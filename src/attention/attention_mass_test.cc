@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "attention/testing/store_row.h"
 #include "base/aligned_buffer.h"
 #include "kernels/dispatch.h"
-#include "kernels/tables.h"
 
 namespace longspec {
 namespace {
@@ -30,14 +30,7 @@ TEST(AttentionMass, IsSoftmaxAveragedOverHeads) {
       for (int head = 0; head < kKvHeads; ++head) {
         float k[kDim], v[kDim] = {};
         for (float& x : k) x = normal(rng);
-        kernels::kReferenceTable.store_kv({.k = k,
-                                           .v = v,
-                                           .keys = writer.keys(p / kKvChunk, head),
-                                           .values = writer.values(p / kKvChunk, head),
-                                           .offset = p % kKvChunk,
-                                           .head_dim = kDim,
-                                           .k_type = KernelType(type),
-                                           .v_type = KernelType(type)});
+        testing::StoreRow(writer, p, head, k, v);
       }
     }
     const KvSpan span = {.layout = layout, .chunks = bases.data(), .n_committed = kPositions};

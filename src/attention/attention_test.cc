@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "attention/eager_attention.h"
+#include "attention/testing/store_row.h"
 #include "attention/tree_rows.h"
 #include "base/size.h"
 #include "kernels/dispatch.h"
@@ -41,15 +42,7 @@ class ToyCache {
   }
 
   void Store(int slot, int head, const float* k, const float* v) {
-    const KvWriter to = {.layout = layout_, .chunks = bases_.data()};
-    kernels::kReferenceTable.store_kv({.k = k,
-                                       .v = v,
-                                       .keys = to.keys(slot / kKvChunk, head),
-                                       .values = to.values(slot / kKvChunk, head),
-                                       .offset = slot % kKvChunk,
-                                       .head_dim = layout_.head_dim,
-                                       .k_type = static_cast<kernels::KvType>(layout_.k_type),
-                                       .v_type = static_cast<kernels::KvType>(layout_.v_type)});
+    testing::StoreRow({.layout = layout_, .chunks = bases_.data()}, slot, head, k, v);
   }
 
   ToyCache(const ToyCache& other) : layout_(other.layout_), storage_(other.storage_) {

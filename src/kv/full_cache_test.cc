@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention/testing/store_row.h"
 #include "formats/testing/file_size_limit.h"
-#include "kernels/tables.h"
 
 namespace longspec {
 namespace {
@@ -36,14 +36,7 @@ void StoreToken(const KvTransaction& rows, int slot, int token) {
         k[d] = ValueOf(layer, head, token, d);
         v[d] = -k[d];
       }
-      kernels::kReferenceTable.store_kv({.k = k,
-                                         .v = v,
-                                         .keys = to.keys(slot / kKvChunk, head),
-                                         .values = to.values(slot / kKvChunk, head),
-                                         .offset = slot % kKvChunk,
-                                         .head_dim = kDim,
-                                         .k_type = KernelType(to.layout.k_type),
-                                         .v_type = KernelType(to.layout.v_type)});
+      testing::StoreRow(to, slot, head, k, v);
     }
   }
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/size.h"
+#include "attention/testing/store_row.h"
 #include "kernels/tables.h"
 #include "kv/kv_slots.h"
-#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {

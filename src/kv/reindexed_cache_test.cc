@@ -12,8 +12,8 @@
 #include <random>
 #include <vector>
 
+#include "attention/testing/store_row.h"
 #include "kernels/tables.h"
-#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {

@@ -13,9 +13,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/tables.h"
+#include "attention/testing/store_row.h"
 #include "kv/full_cache.h"
-#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
@@ -340,15 +339,7 @@ std::unique_ptr<KvCache> SpecPvsBlock() {
     float k[16] = {}, v[16] = {};
     k[0] = i == 3 ? 2 : i == 4 ? -1 : 0;
     k[1] = i == 5 ? 3 : i == 6 ? -2 : 0;
-    const KvWriter to = rows->Writer(0);
-    kernels::kReferenceTable.store_kv({.k = k,
-                                       .v = v,
-                                       .keys = to.keys(0, 0),
-                                       .values = to.values(0, 0),
-                                       .offset = i,
-                                       .head_dim = 16,
-                                       .k_type = kernels::KvType::kF32,
-                                       .v_type = kernels::KvType::kF32});
+    testing::StoreRow(rows->Writer(0), i, 0, k, v);
   }
   rows->CommitAll();
   return source;

@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "attention/testing/store_row.h"
 #include "kv/full_cache.h"
-#include "kv/testing/store_row.h"
 
 namespace longspec {
 namespace {
