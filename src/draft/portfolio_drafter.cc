@@ -247,15 +247,10 @@ class PortfolioDrafter final : public MeetingDrafter {
 
   // Copies a merged tree. Of the mixer's nodes, those that are there for what the adviser says are its own.
   void NameSources(const TokenTree& merged, size_t mixer, TokenTree& tree) {
-    std::vector<int32_t> path;
     for (int i = 1; i < merged.size(); ++i) {
       const TreeNode& node = merged.node(i);
-      path.clear();
-      for (const int32_t on_path : merged.PathTo(node.parent)) {
-        if (on_path > 0) path.push_back(merged.node(on_path).token);
-      }
-      const bool advisers =
-          node.source == static_cast<int32_t>(mixer) && mixture_->IsAdvisers(path, node.token);
+      const bool advisers = node.source == static_cast<int32_t>(mixer) &&
+                            mixture_->IsAdvisers(merged.TokensTo(node.parent), node.token);
       tree.AddChild(node.parent, node.token, node.score, advisers ? static_cast<int>(adviser_) : node.source);
     }
   }

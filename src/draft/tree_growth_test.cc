@@ -419,13 +419,7 @@ std::vector<Path> Chosen(const std::vector<Found>& all, size_t n) {
 
 std::vector<Path> InOrder(const TokenTree& tree) {
   std::vector<Path> paths;
-  for (int i = 1; i < tree.size(); ++i) {
-    Path path;
-    for (const int32_t node : tree.PathTo(i)) {
-      if (node > 0) path.push_back(tree.node(node).token);
-    }
-    paths.push_back(path);
-  }
+  for (int i = 1; i < tree.size(); ++i) paths.push_back(tree.TokensTo(i));
   return paths;
 }
 

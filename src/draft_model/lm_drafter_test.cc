@@ -522,8 +522,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
   for (const int i : {1, 8, 9, 48, 49, 128}) {
     double expected = 0;
     std::vector<int32_t> text = committed;
-    for (const int32_t node : tree.PathTo(i)) {
-      if (node == 0) continue;
+    for (const int32_t token : tree.TokensTo(i)) {
       auto fresh = tiny_.NewCache(20);
       auto rows = fresh->Begin(static_cast<int>(text.size()));
       ASSERT_TRUE(rows.ok());
@@ -534,8 +533,8 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
       const float* logits = output->segments[0].logits[0].values().data();
       double sum = 0;
       for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
-      expected += static_cast<double>(logits[tree.node(node).token]) - std::log(sum);
-      text.push_back(tree.node(node).token);
+      expected += static_cast<double>(logits[token]) - std::log(sum);
+      text.push_back(token);
     }
     EXPECT_NEAR(std::log(static_cast<double>(tree.node(i).score)), expected, 1e-4) << i;
   }

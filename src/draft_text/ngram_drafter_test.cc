@@ -189,9 +189,8 @@ std::vector<std::string> Paths(const TokenTree& tree) {
   std::vector<std::string> paths;
   for (int i = 1; i < tree.size(); ++i) {
     if (tree.node(i).first_child >= 0) continue;
-    std::string path;
-    for (const int32_t node : tree.PathTo(i)) path.push_back(static_cast<char>(tree.node(node).token));
-    paths.push_back(path.substr(1));
+    const std::vector<int32_t> path = tree.TokensTo(i);
+    paths.emplace_back(path.begin(), path.end());
   }
   return paths;
 }

@@ -506,13 +506,13 @@ TEST_F(PpmWithPrior, WithDiceTheNumbersDecideBetweenTheLikely) {
       const auto chance_of = [&](int node) {
         PpmModel::Contexts contexts, next;
         model.Current(contexts);
-        std::vector<int32_t> path = tree.PathTo(tree.node(node).parent);
-        for (size_t i = 1; i < path.size(); ++i) {
-          model.Extend(contexts, tree.node(path[i]).token, next);
+        const std::vector<int32_t> path = tree.TokensTo(tree.node(node).parent);
+        for (const int32_t on_path : path) {
+          model.Extend(contexts, on_path, next);
           std::swap(contexts, next);
         }
         std::vector<Guess> guesses;
-        model.Predict(contexts, path.size() == 1, 0, guesses);
+        model.Predict(contexts, path.empty(), 0, guesses);
         return std::ranges::find(guesses, tree.node(node).token, &Guess::token)->chance;
       };
       EXPECT_EQ(testing::DiceInversions(tree, text.size(), sampler, chance_of), 0);

@@ -103,10 +103,8 @@ class RecyclingDrafter final : public Drafter {
           {.token = token, .chance = static_cast<double>(kRankShare[static_cast<size_t>(rank)])});
       rest -= guesses.back().chance;
     }
-    path_.clear();
-    for (const int32_t at : tree.PathTo(node)) path_.push_back(tree.node(at).token);
-    foresight.Refine(kDiceOfCounts, {.committed = committed, .drafted = std::span(path_).subspan(1)}, rest,
-                     guesses);
+    const std::vector<int32_t> drafted = tree.TokensTo(node);
+    foresight.Refine(kDiceOfCounts, {.committed = committed, .drafted = drafted}, rest, guesses);
     return guesses;
   }
 
@@ -119,7 +117,6 @@ class RecyclingDrafter final : public Drafter {
   bool learned_ = false;
   std::vector<int> nodes_;                                   // of the proposed tree, by node of the shape
   std::vector<std::optional<std::vector<Guess>>> children_;  // by node of the proposed tree
-  std::vector<int32_t> path_;
 };
 
 // "" is the whole tree; a number keeps so many candidates of each node.

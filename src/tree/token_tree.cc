@@ -50,6 +50,17 @@ std::vector<int32_t> TokenTree::PathTo(int node_index) const {
   return path;
 }
 
+std::vector<int32_t> TokenTree::TokensTo(int node_index) const {
+  LS_CHECK(node_index >= 0 && node_index < size());
+  std::vector<int32_t> tokens(static_cast<size_t>(node(node_index).depth));
+  int32_t current = node_index;
+  for (auto place = tokens.rbegin(); place != tokens.rend(); ++place) {
+    *place = node(current).token;
+    current = node(current).parent;
+  }
+  return tokens;
+}
+
 // With one child per node a child is always added to the deepest node, so the tree is a chain exactly when it
 // is as deep as it is large.
 bool TokenTree::is_chain() const { return max_depth_ == size() - 1; }

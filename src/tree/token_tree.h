@@ -33,6 +33,8 @@ class TokenTree {
 
   // Node indices from the root (included) to `node` (included), in depth order.
   std::vector<int32_t> PathTo(int node) const;
+  // The tokens of that path below the root.
+  std::vector<int32_t> TokensTo(int node) const;
 
   int size() const { return static_cast<int>(nodes_.size()); }  // the root included
   int max_depth() const { return max_depth_; }

@@ -24,6 +24,7 @@ TEST(TokenTree, RootOnly) {
   EXPECT_EQ(tree.node(0).parent, -1);
   EXPECT_EQ(tree.FindChild(0, 7), -1);
   EXPECT_THAT(tree.PathTo(0), ElementsAre(0));
+  EXPECT_THAT(tree.TokensTo(0), ElementsAre());
 }
 
 TEST(TokenTree, ChainAndBranch) {
@@ -42,6 +43,8 @@ TEST(TokenTree, ChainAndBranch) {
   EXPECT_EQ(tree.FindChild(c, 10), -1);
   EXPECT_THAT(tree.PathTo(d), ElementsAre(0, a, b, d));
   EXPECT_THAT(tree.PathTo(c), ElementsAre(0, c));
+  EXPECT_THAT(tree.TokensTo(d), ElementsAre(10, 11, 10));
+  EXPECT_THAT(tree.TokensTo(c), ElementsAre(12));
 }
 
 TEST(TokenTree, DuplicateSiblingsAreMergedAndKeepTheLargerScore) {
@@ -156,6 +159,7 @@ TEST(TokenTreeDeathTest, ParentMustExist) {
   EXPECT_DEATH(tree.AddChild(1, 0), "parent");
   EXPECT_DEATH(tree.FindChild(-1, 0), "parent");
   EXPECT_DEATH(static_cast<void>(tree.PathTo(4)), "node_index");
+  EXPECT_DEATH(static_cast<void>(tree.TokensTo(4)), "node_index");
   EXPECT_DEATH(static_cast<void>(Pruned(tree, {})), "keep");
 }
 

@@ -56,11 +56,7 @@ class TableModel final : public GrowthModel {
 inline std::map<Path, double> PathsOf(const TokenTree& tree) {
   std::map<Path, double> paths;
   for (int i = 1; i < tree.size(); ++i) {
-    Path path;
-    for (const int32_t node : tree.PathTo(i)) {
-      if (node > 0) path.push_back(tree.node(node).token);
-    }
-    paths[path] = static_cast<double>(tree.node(i).score);
+    paths[tree.TokensTo(i)] = static_cast<double>(tree.node(i).score);
   }
   return paths;
 }
