@@ -14,6 +14,7 @@
 #include "bench/loaded_model.h"
 #include "bench/repeated.h"
 #include "decode/batch_decoder.h"
+#include "decode/owned_sequence.h"
 #include "decode/policy.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/draft_models.h"
@@ -88,7 +89,7 @@ class DraftBench {
   struct Writing {
     std::unique_ptr<KvCache> cache;
     std::unique_ptr<Drafter> drafter;
-    std::vector<int32_t> text;
+    std::unique_ptr<OwnedSequence> text;
   };
 
   Status Begin(const SpeculationOptions& speculation, int depth, size_t sequence, Writing* one) {
@@ -96,22 +97,25 @@ class DraftBench {
     LS_ASSIGN(one->drafter, MakeDrafter(speculation, {.target = model_.target.get(),
                                                       .cache = one->cache.get(),
                                                       .models = &draft_models_}));
-    one->text = Text(depth, sequence);
-    return Read(speculation, *one->cache, *one->drafter, one->text);
+    LS_ASSIGN(Sampler sampler,
+              Sampler::Create({.temperature = 0, .seed = 1}, model_.target->vocab_size(), 0, model_.kernels));
+    one->text = std::make_unique<OwnedSequence>(Text(depth, sequence), one->cache.get(), one->drafter.get(),
+                                                MakeFixedPolicy(speculation), std::move(sampler));
+    return Read(one->text->sequence);
   }
 
   // Of all of them, in ms.
   Result<double> Propose(int levels, int width, std::vector<Writing>& all) {
     const DraftBudget budget = {.max_nodes = levels * width, .max_depth = levels};
     std::vector<TokenTree> trees;
-    for (const Writing& one : all) trees.emplace_back(one.text.back());
+    for (const Writing& one : all) trees.emplace_back(one.text->tokens.back());
     Status proposed;
     const double start = NowMs();
     meeting_.Run(
         static_cast<int>(all.size()),
         [&](int i) {
           const auto at = static_cast<size_t>(i);
-          return all[at].drafter->Draft(budget, all[at].text, trees[at], meeting_);
+          return all[at].drafter->Draft(budget, all[at].text->tokens, trees[at], meeting_);
         },
         [&](int, DraftTask& task, double) {
           if (Status status = task.Result(); proposed.ok()) proposed = std::move(status);
@@ -122,7 +126,7 @@ class DraftBench {
       if (trees[i].size() == 1) {
         const std::string notice = all[i].drafter->notice();
         return InvalidArgument(options_.speculation.draft_model + ": proposes nothing after " +
-                               std::to_string(all[i].text.size() - 1) + " tokens" +
+                               std::to_string(all[i].text->tokens.size() - 1) + " tokens" +
                                (notice.empty() ? "" : ": " + notice));
       }
       deepest_ = std::max(deepest_, trees[i].max_depth());
@@ -142,23 +146,11 @@ class DraftBench {
   }
 
   // As a prompt, and one round, after which a drafter has read all it will have read when it is asked.
-  Status Read(const SpeculationOptions& speculation, KvCache& cache, Drafter& drafter,
-              std::vector<int32_t>& text) {
-    LS_ASSIGN(const Sampler sampler,
-              Sampler::Create({.temperature = 0, .seed = 1}, model_.target->vocab_size(), 0, model_.kernels));
-    const auto policy = MakeFixedPolicy(speculation);
-    Sequence sequence{.tokens = &text,
-                      .cache = &cache,
-                      .drafter = &drafter,
-                      .policy = policy.get(),
-                      .sampler = &sampler,
-                      .stats = {},
-                      .draft_failure = {}};
+  Status Read(Sequence& sequence) {
     sequence.Follow();
     BatchDecoder rounds(model_.target.get());
-    for (const size_t n = text.size(); text.size() == n;) {
-      const int prompt = std::min(options_.model.batch_size, sequence.n_missing() - 1);
-      Turn turn{.sequence = &sequence, .max_rows = std::max(prompt, 1)};
+    for (const size_t n = sequence.tokens->size(); sequence.tokens->size() == n;) {
+      Turn turn{.sequence = &sequence, .max_rows = sequence.NextRows(options_.model.batch_size)};
       LS_TRY(rounds.Run({&turn, 1}));
       LS_TRY(turn.status);
     }

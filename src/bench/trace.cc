@@ -7,6 +7,7 @@
 
 #include "base/status_macros.h"
 #include "decode/batch_decoder.h"
+#include "decode/owned_sequence.h"
 #include "decode/policy.h"
 #include "kv/full_cache.h"
 #include "sampling/sampler.h"
@@ -27,33 +28,25 @@ uint64_t HashRow(const LogitRow& row) {
 
 // A text as it is written.
 struct Writing {
-  std::unique_ptr<Sampler> sampler;
-  std::unique_ptr<Policy> policy;
   std::unique_ptr<Drafter> drafter;
-  std::vector<int32_t> tokens;
-  Sequence sequence;
+  std::unique_ptr<OwnedSequence> text;
   Trace trace;
 
   // The cache (borrowed) may hold a part of the prompt, but for its last token.
   Status Begin(const LoadedModel& model, const DrafterFactory& make_drafter, const TraceOptions& options,
                const std::vector<int32_t>& prompt, KvCache* cache, AdaptiveMemory* memory,
                DraftModels* draft_models) {
-    LS_ASSIGN(Sampler of, Sampler::Create(options.sampling, model.target->vocab_size(), 0, model.kernels));
-    sampler = std::make_unique<Sampler>(std::move(of));
+    LS_ASSIGN(Sampler sampler,
+              Sampler::Create(options.sampling, model.target->vocab_size(), 0, model.kernels));
     SpeculationOptions speculation;
     speculation.draft_n_max = options.draft_n_max;
-    policy = options.adaptive ? MakeAdaptivePolicy(speculation, "", memory) : MakeFixedPolicy(speculation);
+    auto policy =
+        options.adaptive ? MakeAdaptivePolicy(speculation, "", memory) : MakeFixedPolicy(speculation);
     LS_ASSIGN(drafter, make_drafter({.target = model.target.get(), .cache = cache, .models = draft_models}));
-    tokens = prompt;
-    sequence = {.tokens = &tokens,
-                .cache = cache,
-                .drafter = drafter.get(),
-                .policy = policy.get(),
-                .sampler = sampler.get(),
-                .dice = options.dice,
-                .stats = {},
-                .draft_failure = {}};
-    sequence.Follow();
+    text =
+        std::make_unique<OwnedSequence>(prompt, cache, drafter.get(), std::move(policy), std::move(sampler));
+    text->sequence.dice = options.dice;
+    text->sequence.Follow();
     return {};
   }
 
@@ -67,8 +60,8 @@ struct Writing {
   }
 
   Trace Finish() {
-    trace.drafted = sequence.stats.drafted;
-    trace.mean_acceptance_length = sequence.stats.mean_acceptance_length();
+    trace.drafted = text->sequence.stats.drafted;
+    trace.mean_acceptance_length = text->sequence.stats.mean_acceptance_length();
     trace.uses = drafter->uses();
     return std::move(trace);
   }
@@ -88,17 +81,16 @@ Result<Trace> Recorder::Record(const DrafterFactory& make_drafter, const TraceOp
   const int known = options.reads_prompt ? 0 : static_cast<int>(prompt_.size()) - 1;
   cache_->Truncate(std::min(cache_->length(), known));
   AdaptiveMemory memory;  // nothing learned yet
-  Writing text;
-  LS_TRY(text.Begin(model_, make_drafter, options, prompt_, cache_.get(), &memory, draft_models));
+  Writing one;
+  LS_TRY(one.Begin(model_, make_drafter, options, prompt_, cache_.get(), &memory, draft_models));
+  Sequence& sequence = one.text->sequence;
   BatchDecoder rounds(model_.target.get());
-  while (const int left = n_predict_ - static_cast<int>(text.trace.tokens.size())) {
-    // The prompt's last token is in the first round that decodes.
-    const int prompt = std::min(prefill_chunk_, text.sequence.n_missing() - 1);
-    Turn turn{.sequence = &text.sequence, .max_rows = std::max(prompt, 1), .max_tokens = left};
+  while (const int left = n_predict_ - static_cast<int>(one.trace.tokens.size())) {
+    Turn turn{.sequence = &sequence, .max_rows = sequence.NextRows(prefill_chunk_), .max_tokens = left};
     LS_TRY(rounds.Run({&turn, 1}));
-    LS_TRY(text.Take(turn));
+    LS_TRY(one.Take(turn));
   }
-  return text.Finish();
+  return one.Finish();
 }
 
 Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<TogetherItem>& items,
@@ -112,7 +104,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     const auto n_prompt = static_cast<int>(item.prompt.size());
     if (item.shares_first && i > 0) {
       caches[i] = caches[0]->Fork();
-      const auto common = std::ranges::mismatch(all[0].tokens, item.prompt).in2 - item.prompt.begin();
+      const auto common = std::ranges::mismatch(all[0].text->tokens, item.prompt).in2 - item.prompt.begin();
       caches[i]->Truncate(std::min({caches[i]->length(), static_cast<int>(common), n_prompt - 1}));
     } else {
       caches[i] = MakeFullCache(pool, n_prompt + n_predict + Recorder::kMostDrafted + 1);
@@ -130,7 +122,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
       if (round == items[i].first_round) LS_TRY(start(i));
       const int left = n_predict - static_cast<int>(all[i].trace.tokens.size());
       if (round < items[i].first_round || left == 0) continue;
-      turns.push_back({.sequence = &all[i].sequence, .max_rows = prefill_chunk, .max_tokens = left});
+      turns.push_back({.sequence = &all[i].text->sequence, .max_rows = prefill_chunk, .max_tokens = left});
       whose.push_back(&all[i]);
     }
     if (turns.empty() && !waiting) break;
@@ -138,7 +130,7 @@ Result<std::vector<Trace>> RecordTogether(LoadedModel& model, const std::vector<
     for (size_t t = 0; t < turns.size(); ++t) LS_TRY(whose[t]->Take(turns[t]));
   }
   std::vector<Trace> traces;
-  for (Writing& text : all) traces.push_back(text.Finish());
+  for (Writing& one : all) traces.push_back(one.Finish());
   return traces;
 }
 

@@ -7,6 +7,7 @@
 // gets does not depend on who else is in the pass. Tokens only, no text. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,6 +47,8 @@ struct Sequence {
   std::function<void(const TokenTree&)> on_proposal = {};  // sees what is proposed; null: nobody does
 
   int n_missing() const { return static_cast<int>(tokens->size()) - cache->length(); }
+  // Rows of its next turn where prompts are read in steps of so many, before the round that decodes.
+  int NextRows(int step) const { return std::max(1, std::min(step, n_missing() - 1)); }
   void Check() const;  // that everything is there
   void Follow();       // tells the drafter what the tokens are; one that fails is not asked
 };

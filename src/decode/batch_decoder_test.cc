@@ -8,6 +8,7 @@
 
 #include <new>
 
+#include "decode/owned_sequence.h"
 #include "decode/row_reader.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
@@ -150,23 +151,14 @@ class ReaderWithoutMemory final : public RowReader {
 
 // A sequence, and what it borrows.
 struct Member {
-  explicit Member(RowReader* reader = nullptr)
-      : drafter(std::move(*MakeDrafter(kNone))),
-        policy(MakeFixedPolicy(kNone)),
-        sampler(MakeSampler(Temperature(0.0F), kVocab)),
-        sequence{.tokens = &tokens,
-                 .cache = &cache,
-                 .drafter = drafter.get(),
-                 .policy = policy.get(),
-                 .sampler = &sampler,
-                 .reader = reader} {}
+  explicit Member(RowReader* reader = nullptr) { sequence.reader = reader; }
 
-  std::vector<int32_t> tokens = {1};
   ToyCache cache{100};
-  std::unique_ptr<Drafter> drafter;
-  std::unique_ptr<Policy> policy;
-  Sampler sampler;
-  Sequence sequence;
+  std::unique_ptr<Drafter> drafter = std::move(*MakeDrafter(kNone));
+  OwnedSequence text{
+      {1}, &cache, drafter.get(), MakeFixedPolicy(kNone), MakeSampler(Temperature(0.0F), kVocab)};
+  std::vector<int32_t>& tokens = text.tokens;
+  Sequence& sequence = text.sequence;
 };
 
 // Whoever catches the exception may end the sequences, and their caches with them.

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "decode/owned_sequence.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/registry.h"
@@ -69,19 +70,13 @@ std::vector<SamplingOptions> Samplings() {
 struct Party {
   Party(const Job& job, const ToyConstraint::Rule& rule, const SpeculationOptions& speculation,
         std::unique_ptr<Drafter> own)
-      : tokens(job.prompt),
-        cache(job.capacity),
+      : cache(job.capacity),
         drafter(std::move(own)),
-        policy(MakeFixedPolicy(speculation)),
-        sampler(MakeSampler(job.sampling, kVocab)),
+        text(job.prompt, &cache, drafter.get(), MakeFixedPolicy(speculation),
+             MakeSampler(job.sampling, kVocab)),
         constraint(rule, kVocab, kEnd),
         n_prompt(job.prompt.size()),
         n_predict(job.n_predict) {
-    sequence.tokens = &tokens;
-    sequence.cache = &cache;
-    sequence.drafter = drafter.get();
-    sequence.policy = policy.get();
-    sequence.sampler = &sampler;
     sequence.constraint = &constraint;
     sequence.Follow();
   }
@@ -98,15 +93,14 @@ struct Party {
             .is_end = &is_end};
   }
 
-  std::vector<int32_t> tokens;
   ToyCache cache;
   std::unique_ptr<Drafter> drafter;
-  std::unique_ptr<Policy> policy;
-  Sampler sampler;
+  OwnedSequence text;
+  std::vector<int32_t>& tokens = text.tokens;
+  Sequence& sequence = text.sequence;
   ToyConstraint constraint;
   size_t n_prompt;
   int n_predict;
-  Sequence sequence;
   const std::function<bool(int32_t)> is_end = [](int32_t token) { return token == kEnd; };
 };
 

@@ -180,20 +180,16 @@ TEST(Equality, TheDecoderCutsWhatThePolicyDidNot) {
   ToyTarget target(&Language());
   for (int limit = 1; limit <= 11; ++limit) {
     ToyCache cache(100);
-    GenerousPolicy policy;
+    auto own_policy = std::make_unique<GenerousPolicy>();
+    const GenerousPolicy& policy = *own_policy;
     const auto drafter = Make({.type = "replay", .draft_n_max = 10, .replay = {.tokens = truth}});
-    const Sampler sampler = MakeSampler(job.sampling, kVocab);
-    std::vector<int32_t> committed = job.prompt;
-    testing::OneSequence decoder(&target, {.tokens = &committed,
-                                           .cache = &cache,
-                                           .drafter = drafter.get(),
-                                           .policy = &policy,
-                                           .sampler = &sampler});
+    OneSequence decoder(&target, job.prompt, &cache, drafter.get(), std::move(own_policy),
+                        MakeSampler(job.sampling, kVocab));
     ASSERT_TRUE(decoder.Prefill().ok());
     const auto step = decoder.Step(limit);
     ASSERT_TRUE(step.ok());
     EXPECT_THAT(step->tokens, ::testing::ElementsAreArray(truth.begin(), truth.begin() + limit));
-    EXPECT_EQ(cache.length() + 1, static_cast<int>(committed.size()));
+    EXPECT_EQ(cache.length() + 1, static_cast<int>(decoder.tokens().size()));
     EXPECT_EQ(policy.last_tree_size, 11);
     EXPECT_EQ(policy.last_accepted, 10);
     EXPECT_EQ(decoder.stats().accepted, std::min(limit, 10));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "decode/batch_decoder.h"
+#include "decode/owned_sequence.h"
 #include "decode/partial_modes.h"
 #include "decode/partial_verifier.h"
 #include "decode/policy.h"
@@ -86,15 +87,12 @@ Counts Generate(const std::string& tree, float temperature, int n_prompt, int ma
   options.draft_n_max = 8;
   const auto drafter =
       *MakeDrafter(options, {.target = &tiny.target(), .cache = &verifier->part(), .models = &models});
-  const auto policy = MakeFixedPolicy(options);
-  std::vector<int32_t> tokens;
-  for (int32_t i = 0; i < n_prompt; ++i) tokens.push_back(3 + i * i % 97 + i / 40);
-  Sequence sequence = {.tokens = &tokens,
-                       .cache = whole.get(),
-                       .drafter = drafter.get(),
-                       .policy = policy.get(),
-                       .sampler = &sampler,
-                       .reader = verifier.get()};
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < n_prompt; ++i) prompt.push_back(3 + i * i % 97 + i / 40);
+  OwnedSequence text(prompt, whole.get(), drafter.get(), MakeFixedPolicy(options), sampler);
+  std::vector<int32_t>& tokens = text.tokens;
+  Sequence& sequence = text.sequence;
+  sequence.reader = verifier.get();
   sequence.Follow();
   BatchDecoder decoder(&tiny.target());
   Counts counts;

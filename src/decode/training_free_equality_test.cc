@@ -153,17 +153,9 @@ class TinyModel : public TrainingFree {
     auto drafter =
         MakeDrafter(speculation, {.target = target_.get(), .cache = cache.get(), .models = &draft_models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    const auto policy = MakeFixedPolicy(speculation);
-    const Sampler sampler = MakeSampler(sampling, target_->vocab_size());
-    std::vector<int32_t> committed = prompt_;
-    testing::OneSequence decoder(target_.get(),
-                                 {.tokens = &committed,
-                                  .cache = cache.get(),
-                                  .drafter = drafter->get(),
-                                  .policy = policy.get(),
-                                  .sampler = &sampler,
-                                  .dice = speculation.dice},
-                                 100);
+    OneSequence decoder(target_.get(), prompt_, cache.get(), drafter->get(), MakeFixedPolicy(speculation),
+                        MakeSampler(sampling, target_->vocab_size()), 100);
+    if (!speculation.dice) decoder.ForbidDice();
     EXPECT_TRUE(decoder.Prefill().ok());
     Generated generated;
     while (generated.tokens.size() < 60) {

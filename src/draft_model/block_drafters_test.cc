@@ -110,7 +110,6 @@ class Scene {
     auto made = MakeDrafter(options_, {.target = &d_.tiny.target(), .cache = cache_.get(), .models = models});
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter_ = std::move(*made);
-    policy_ = MakeFixedPolicy(options_);
     auto sampler = Sampler::Create({.seed = 1}, d_.tiny.spec.n_vocab);
     EXPECT_TRUE(sampler.ok()) << sampler.status().message();
     sampler_.emplace(std::move(*sampler));
@@ -119,13 +118,8 @@ class Scene {
   // Computes what is missing, so many rows at a time. The drafter reads it, and follows what is there.
   void Compute(const std::vector<int32_t>& tokens, int chunk = 512) {
     committed_ = tokens;
-    testing::OneSequence decoder(&d_.tiny.target(),
-                                 {.tokens = &committed_,
-                                  .cache = cache_.get(),
-                                  .drafter = drafter_.get(),
-                                  .policy = policy_.get(),
-                                  .sampler = &*sampler_},
-                                 chunk);
+    OneSequence decoder(&d_.tiny.target(), tokens, cache_.get(), drafter_.get(), MakeFixedPolicy(options_),
+                        *sampler_, chunk);
     const Status status = decoder.Prefill();
     EXPECT_TRUE(status.ok()) << status.message();
   }
@@ -196,7 +190,6 @@ class Scene {
   std::unique_ptr<KvCache> cache_;
   SpeculationOptions options_;
   std::unique_ptr<Drafter> drafter_;
-  std::unique_ptr<Policy> policy_;
   std::optional<Sampler> sampler_;
   std::vector<int32_t> committed_;
 };
@@ -602,13 +595,9 @@ TEST_P(BlockDrafter, RoundsLeaveStatesOfTheTargetAlone) {
   const auto cache = draft.tiny.NewCache(500);
   const SpeculationOptions options = draft.Options("4,4,4");
   const auto drafter = *MakeDrafter(options, {.target = &draft.tiny.target(), .cache = cache.get()});
-  const auto policy = MakeFixedPolicy(options);
-  std::vector<int32_t> committed = RandomTokens(20, 4);
-  testing::OneSequence decoder(&draft.tiny.target(), {.tokens = &committed,
-                                                      .cache = cache.get(),
-                                                      .drafter = drafter.get(),
-                                                      .policy = policy.get(),
-                                                      .sampler = &sampler});
+  OneSequence decoder(&draft.tiny.target(), RandomTokens(20, 4), cache.get(), drafter.get(),
+                      MakeFixedPolicy(options), sampler);
+  const std::vector<int32_t>& committed = decoder.tokens();
   ASSERT_TRUE(decoder.Prefill().ok());
   while (committed.size() < 80) ASSERT_TRUE(decoder.Step(80 - static_cast<int>(committed.size())).ok());
   EXPECT_GT(decoder.stats().accepted, 5);

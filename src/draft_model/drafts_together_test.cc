@@ -28,7 +28,7 @@ class Group {
       BatchDecoder decoder(&tiny->target());
       Turn turn{.sequence = &one->sequence, .max_rows = 64, .max_tokens = 1};
       while (one->sequence.n_missing() > 1) {
-        turn.max_rows = std::min(64, one->sequence.n_missing() - 1);
+        turn.max_rows = one->sequence.NextRows(64);
         EXPECT_TRUE(decoder.Run({&turn, 1}).ok() && turn.status.ok());
       }
       all_.push_back(std::move(one));

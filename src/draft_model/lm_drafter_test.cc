@@ -85,17 +85,12 @@ class LmDrafterTest : public ::testing::Test {
     const auto cache = tiny_.NewCache(300, CacheType::kF16);
     auto drafter = Make(options, *cache);
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    const auto policy = MakeFixedPolicy(options);
-    std::vector<int32_t> committed;
-    for (int32_t i = 0; i < 70; ++i) committed.push_back(i * 3 + 10);
-    const size_t n_prompt = committed.size();
-    testing::OneSequence decoder(&tiny_.target(),
-                                 {.tokens = &committed,
-                                  .cache = cache.get(),
-                                  .drafter = drafter->get(),
-                                  .policy = policy.get(),
-                                  .sampler = &*sampler},
-                                 64);
+    std::vector<int32_t> prompt;
+    for (int32_t i = 0; i < 70; ++i) prompt.push_back(i * 3 + 10);
+    const size_t n_prompt = prompt.size();
+    OneSequence decoder(&tiny_.target(), prompt, cache.get(), drafter->get(), MakeFixedPolicy(options),
+                        *sampler, 64);
+    const std::vector<int32_t>& committed = decoder.tokens();
     EXPECT_TRUE(decoder.Prefill().ok());
     while (committed.size() < n_prompt + static_cast<size_t>(n_predict)) {
       const auto step =
@@ -337,19 +332,13 @@ class ExtendedScene {
   // Evaluates a text, and makes so many rounds.
   void Decode(const std::vector<int32_t>& prompt, int n_rounds, const SpeculationOptions& options,
               int prefill_chunk = 64) {
-    committed_ = prompt;
     cache_.Truncate(0);
-    EXPECT_TRUE(drafter_.Follow(committed_).ok());
-    const auto policy = MakeFixedPolicy(options);
-    testing::OneSequence decoder(&tiny_.target(),
-                                 {.tokens = &committed_,
-                                  .cache = &cache_,
-                                  .drafter = &drafter_,
-                                  .policy = policy.get(),
-                                  .sampler = &sampler_},
-                                 prefill_chunk);
+    EXPECT_TRUE(drafter_.Follow(prompt).ok());
+    OneSequence decoder(&tiny_.target(), prompt, &cache_, &drafter_, MakeFixedPolicy(options), sampler_,
+                        prefill_chunk);
     EXPECT_TRUE(decoder.Prefill().ok());
     for (int i = 0; i < n_rounds; ++i) EXPECT_TRUE(decoder.Step(20).ok());
+    committed_ = decoder.tokens();
   }
   // Tokens and scores of nodes of each depth.
   std::vector<std::vector<std::pair<int32_t, float>>> Propose() {

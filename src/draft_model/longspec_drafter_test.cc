@@ -69,15 +69,8 @@ class LongspecDrafterTest : public ::testing::Test {
     auto drafter =
         MakeDrafter(options, {.target = &tiny_.target(), .cache = cache_.get(), .models = &models_});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    const auto policy = MakeFixedPolicy(options);
-    committed_ = Prompt(n_prompt);
-    testing::OneSequence decoder(&tiny_.target(),
-                                 {.tokens = &committed_,
-                                  .cache = cache_.get(),
-                                  .drafter = drafter->get(),
-                                  .policy = policy.get(),
-                                  .sampler = &*sampler},
-                                 64);
+    OneSequence decoder(&tiny_.target(), Prompt(n_prompt), cache_.get(), drafter->get(),
+                        MakeFixedPolicy(options), *sampler, 64);
     EXPECT_TRUE(decoder.Prefill().ok());
     LongspecText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {
@@ -90,6 +83,7 @@ class LongspecDrafterTest : public ::testing::Test {
         text.logits.insert(text.logits.end(), row.begin(), row.end());
       }
     }
+    committed_ = decoder.tokens();
     text.stats = decoder.stats();
     if (drafter_out != nullptr) *drafter_out = std::move(*drafter);
     return text;

@@ -139,13 +139,8 @@ class LongspecRoundsTest : public ::testing::Test {
     auto real = MakeDrafter(options, {.target = &target, .cache = cache.get(), .models = &models_});
     EXPECT_TRUE(real.ok()) << real.status().message();
     ChangedTrees drafter(std::move(*real), change, n_more);
-    const auto policy = MakeFixedPolicy(options);
-    std::vector<int32_t> committed = RandomTokens(n_prompt, 4);
-    testing::OneSequence decoder(&target, {.tokens = &committed,
-                                           .cache = cache.get(),
-                                           .drafter = &drafter,
-                                           .policy = policy.get(),
-                                           .sampler = &*sampler});
+    OneSequence decoder(&target, RandomTokens(n_prompt, 4), cache.get(), &drafter, MakeFixedPolicy(options),
+                        *sampler);
     EXPECT_TRUE(decoder.Prefill().ok());
     RoundsText text;
     while (static_cast<int>(text.tokens.size()) < n_predict) {

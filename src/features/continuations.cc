@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "decode/owned_sequence.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft/top_tokens.h"
@@ -124,28 +125,25 @@ class RowRecorder final : public Drafter {
 // A sequence under way. Rounds leave the newest token without keys and values, and the features are to have
 // those of all: one token more than asked for is drawn, and dropped.
 struct ContinuationWriter::Slot {
-  Slot(KvCache* cache, Sampler of_sampler, RowRecorder of_recorder, WrittenContinuation* of)
-      : to(of), n_begun(of->tokens.size()), sampler(std::move(of_sampler)), recorder(std::move(of_recorder)) {
-    sequence.tokens = &to->tokens;
-    sequence.cache = cache;
-    sequence.drafter = &recorder;
-    sequence.policy = policy.get();
-    sequence.sampler = &sampler;
-  }
+  Slot(std::vector<int32_t> beginning, KvCache* cache, Sampler sampler, RowRecorder of_recorder,
+       WrittenContinuation* of)
+      : to(of),
+        n_begun(beginning.size()),
+        recorder(std::move(of_recorder)),
+        text(std::move(beginning), cache, &recorder, MakeFixedPolicy({.draft_n_max = 0}),
+             std::move(sampler)) {}
 
   // REQUIRES: a token was drawn.
   bool IsComplete(const ContinuationOptions& options) const {
-    const size_t n = to->tokens.size() - 1;
+    const size_t n = text.tokens.size() - 1;
     return n == n_begun + Z(options.max_tokens) ||
-           (n > n_begun && options.ends && options.ends(to->tokens[n - 1]));
+           (n > n_begun && options.ends && options.ends(text.tokens[n - 1]));
   }
 
   WrittenContinuation* const to;
   const size_t n_begun;
-  const Sampler sampler;
   RowRecorder recorder;
-  const std::unique_ptr<Policy> policy = MakeFixedPolicy({.draft_n_max = 0});
-  Sequence sequence;
+  OwnedSequence text;
 };
 
 ContinuationWriter::ContinuationWriter(Target* target,
@@ -189,7 +187,7 @@ Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnin
   while (true) {
     for (const auto& cache : caches_) {
       if (next == beginnings.size()) break;
-      if (std::ranges::any_of(slots, [&](const auto& s) { return s->sequence.cache == cache.get(); }))
+      if (std::ranges::any_of(slots, [&](const auto& s) { return s->text.sequence.cache == cache.get(); }))
         continue;
       const int64_t index = first_index + static_cast<int64_t>(next);
       SamplingOptions sampling;
@@ -197,12 +195,11 @@ Status ContinuationWriter::RunAll(std::span<const std::vector<int32_t>> beginnin
       sampling.seed = options_.seed;
       LS_ASSIGN(Sampler sampler,
                 Sampler::Create(sampling, target_->vocab_size(), static_cast<uint64_t>(index)));
-      WrittenContinuation& to = (*all)[next];
-      to.tokens = beginnings[next++];
       cache->Truncate(0);
       slots.push_back(std::make_unique<Slot>(
-          cache.get(), std::move(sampler),
-          RowRecorder(*target_->shared_parts(), options_.keep, options_.top_k, all_logits_), &to));
+          beginnings[next], cache.get(), std::move(sampler),
+          RowRecorder(*target_->shared_parts(), options_.keep, options_.top_k, all_logits_), &(*all)[next]));
+      ++next;
     }
     if (slots.empty()) return {};
     LS_TRY(Pass(slots, on_rows));
@@ -216,7 +213,7 @@ Status ContinuationWriter::Pass(std::vector<std::unique_ptr<Slot>>& slots,
   std::vector<Turn> turns;
   int n_rows = 0;
   for (size_t i = 0; i < slots.size() && n_rows < rows_; ++i) {
-    Sequence& sequence = slots[i]->sequence;
+    Sequence& sequence = slots[i]->text.sequence;
     turns.push_back({.sequence = &sequence, .max_rows = std::min(sequence.n_missing(), rows_ - n_rows)});
     n_rows += turns.back().max_rows;
   }
@@ -225,8 +222,9 @@ Status ContinuationWriter::Pass(std::vector<std::unique_ptr<Slot>>& slots,
     LS_TRY(turns[i].status);
     Slot& slot = *slots[i];
     if (turns[i].tokens.empty() || !slot.IsComplete(options_)) continue;
-    LS_ASSIGN(slot.to->features, slot.recorder.Features(*slot.sequence.cache));
-    slot.to->tokens.pop_back();
+    LS_ASSIGN(slot.to->features, slot.recorder.Features(*slot.text.sequence.cache));
+    slot.text.tokens.pop_back();
+    slot.to->tokens = std::move(slot.text.tokens);
     slots[i].reset();
   }
   std::erase(slots, nullptr);

@@ -83,18 +83,15 @@ FeatureKeep KeepAllIn16Bits() {
 }
 
 // The tree that the engine drafts below the last of these tokens.
-TokenTree Drafted(Rig& rig, std::vector<int32_t> tokens, const SpeculationOptions& options, int depth) {
+TokenTree Drafted(Rig& rig, const std::vector<int32_t>& tokens, const SpeculationOptions& options,
+                  int depth) {
   const auto cache = rig.tiny.NewCache(512, CacheType::kF16);
   auto drafter = MakeDrafter(options, {.target = &rig.tiny.target(), .cache = cache.get()});
   EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-  const auto policy = MakeFixedPolicy(options);
   auto sampler = Sampler::Create({.seed = 1}, rig.tiny.spec.n_vocab);
   EXPECT_TRUE(sampler.ok()) << sampler.status().message();
-  OneSequence decoder(&rig.tiny.target(), {.tokens = &tokens,
-                                           .cache = cache.get(),
-                                           .drafter = drafter->get(),
-                                           .policy = policy.get(),
-                                           .sampler = &*sampler});
+  OneSequence decoder(&rig.tiny.target(), tokens, cache.get(), drafter->get(), MakeFixedPolicy(options),
+                      *sampler);
   Status status = decoder.Prefill();
   EXPECT_TRUE(status.ok()) << status.message();
   TokenTree tree(tokens.back());

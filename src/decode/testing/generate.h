@@ -66,22 +66,15 @@ class Rig {
  public:
   Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, const SpeculationOptions& speculation)
       : Rig(language, job, drafter, MakeFixedPolicy(speculation), speculation.dice) {}
-  Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, std::unique_ptr<Policy> the_policy,
+  Rig(const ToyLanguage& language, const Job& job, Drafter* drafter, std::unique_ptr<Policy> policy,
       bool dice = true)
       : job_(job),
         target(&language),
         cache(job.capacity),
-        policy(std::move(the_policy)),
-        sampler(MakeSampler(job.sampling, language.vocab())),
-        committed(job.prompt),
-        decoder(&target,
-                {.tokens = &committed,
-                 .cache = &cache,
-                 .drafter = drafter,
-                 .policy = policy.get(),
-                 .sampler = &sampler,
-                 .dice = dice},
-                job.prefill_chunk) {}
+        decoder(&target, job.prompt, &cache, drafter, std::move(policy),
+                MakeSampler(job.sampling, language.vocab()), job.prefill_chunk) {
+    if (!dice) decoder.ForbidDice();
+  }
 
   int n_generated() const { return static_cast<int>(committed.size() - job_.prompt.size()); }
   std::vector<int32_t> generated() const {
@@ -124,10 +117,8 @@ class Rig {
  public:
   ToyTarget target;
   ToyCache cache;
-  std::unique_ptr<Policy> policy;
-  Sampler sampler;
-  std::vector<int32_t> committed;
   OneSequence decoder;
+  const std::vector<int32_t>& committed = decoder.tokens();
 };
 
 }  // namespace longspec::testing

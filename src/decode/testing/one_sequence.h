@@ -4,10 +4,10 @@
 // rounds; answers are driven by the scheduler (engine/scheduler.h).
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +15,7 @@
 
 #include "base/status_macros.h"
 #include "decode/batch_decoder.h"
+#include "decode/owned_sequence.h"
 
 namespace longspec::testing {
 
@@ -29,9 +30,12 @@ class OneSequence {
     std::span<const float> Row(size_t i) const { return logits[path[i]].values(); }
   };
 
-  // All borrowed.
-  OneSequence(Target* target, Sequence sequence, int prefill_chunk = 512)
-      : sequence_(std::move(sequence)), prefill_chunk_(prefill_chunk), rounds_(target) {}
+  // Target, cache and drafter are borrowed.
+  OneSequence(Target* target, std::vector<int32_t> text, KvCache* cache, Drafter* drafter,
+              std::unique_ptr<Policy> policy, Sampler sampler, int prefill_chunk = 512)
+      : own_(std::move(text), cache, drafter, std::move(policy), std::move(sampler)),
+        prefill_chunk_(prefill_chunk),
+        rounds_(target) {}
 
   // All tokens but the last, which is computed again if the cache has seen it.
   Status Prefill() {
@@ -40,8 +44,7 @@ class OneSequence {
     if (cache.length() > n_tokens - 1) cache.Truncate(n_tokens - 1);
     sequence_.Follow();
     while (sequence_.n_missing() > 1) {
-      LS_TRY(Run({.sequence = &sequence_, .max_rows = std::min(prefill_chunk_, sequence_.n_missing() - 1)})
-                 .status());
+      LS_TRY(Run({.sequence = &sequence_, .max_rows = sequence_.NextRows(prefill_chunk_)}).status());
     }
     return {};
   }
@@ -50,6 +53,8 @@ class OneSequence {
     return Run({.sequence = &sequence_, .max_tokens = max_tokens, .is_end = &is_end});
   }
 
+  const std::vector<int32_t>& tokens() const { return own_.tokens; }
+  void ForbidDice() { sequence_.dice = false; }
   const DecodeStats& stats() const { return sequence_.stats; }
   const std::string& draft_failure() const { return sequence_.draft_failure; }
 
@@ -60,7 +65,8 @@ class OneSequence {
     return Round{.tokens = turn.tokens, .logits = turn.logits, .path = turn.path};
   }
 
-  Sequence sequence_;
+  OwnedSequence own_;
+  Sequence& sequence_ = own_.sequence;
   const int prefill_chunk_;
   BatchDecoder rounds_;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "decode/batch_decoder.h"
+#include "decode/owned_sequence.h"
 #include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft_model/draft_models.h"
@@ -18,32 +19,29 @@
 
 namespace longspec::testing {
 
-struct BatchSequence {
-  // Drafts as `options` say, and verifies all that is drafted. `models` may be null.
-  BatchSequence(Target* target, std::unique_ptr<KvCache> own_cache, const SpeculationOptions& options,
-                DraftModels* models, Sampler own_sampler, std::vector<int32_t> text)
-      : sampler(std::move(own_sampler)),
-        tokens(std::move(text)),
-        cache(std::move(own_cache)),
-        policy(MakeFixedPolicy(options)) {
+struct CacheAndDrafter {
+  CacheAndDrafter(Target* target, std::unique_ptr<KvCache> own_cache, const SpeculationOptions& options,
+                  DraftModels* models)
+      : cache(std::move(own_cache)) {
     auto made = MakeDrafter(OnlyRead(options, options.type),
                             {.target = target, .cache = cache.get(), .models = models});
     EXPECT_TRUE(made.ok()) << made.status().message();
     drafter = std::move(*made);
-    sequence.tokens = &tokens;
-    sequence.cache = cache.get();
-    sequence.drafter = drafter.get();
-    sequence.policy = policy.get();
-    sequence.sampler = &sampler;
-    sequence.Follow();
   }
 
-  const Sampler sampler;
-  std::vector<int32_t> tokens;
   const std::unique_ptr<KvCache> cache;
-  const std::unique_ptr<Policy> policy;
   std::unique_ptr<Drafter> drafter;
-  Sequence sequence;
+};
+
+struct BatchSequence : CacheAndDrafter, OwnedSequence {
+  // Drafts as `options` say, and verifies all that is drafted. `models` may be null.
+  BatchSequence(Target* target, std::unique_ptr<KvCache> own_cache, const SpeculationOptions& options,
+                DraftModels* models, Sampler own_sampler, std::vector<int32_t> text)
+      : CacheAndDrafter(target, std::move(own_cache), options, models),
+        OwnedSequence(std::move(text), cache.get(), drafter.get(), MakeFixedPolicy(options),
+                      std::move(own_sampler)) {
+    sequence.Follow();
+  }
 };
 
 }  // namespace longspec::testing
