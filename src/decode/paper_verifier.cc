@@ -51,7 +51,7 @@ class PaperVerifier final : public PartialVerifier {
     if (mode_ != PartialMode::kRefresh) return;
     Compare(rows, n_ + 1);
     if (rows.tree == nullptr || rows.output == nullptr) return;  // not all missing tokens were in the pass
-    const int first = std::max(rows.root_row, rows.n_output_rows - rows.output->n_query_rows);
+    const int first = std::max(rows.root_row, rows.n_output_rows - rows.output->n_query_rows());
     TakeQueries(rows, first, rows.n_output_rows - first);
     has_queries_ = true;
   }

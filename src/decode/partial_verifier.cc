@@ -103,7 +103,6 @@ PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole
       part_(
           MakeRetrievalCache(target.NewPool(whole->Span(0).layout, target.shared_parts()->sizes->n_layer, {}),
                              target.shared_parts()->sizes->n_head, options)),
-      target_(*target.shared_parts()->sizes),
       sampler_(*sampler) {}
 
 Status PartialVerifier::Choose(int length) {
@@ -114,11 +113,7 @@ Status PartialVerifier::Choose(int length) {
 }
 
 void PartialVerifier::TakeQueries(const CommittedRows& rows, int first_row, int n_rows) {
-  std::vector<const float*> queries;
-  for (int layer = 0; layer < target_.n_layer; ++layer) {
-    queries.push_back(rows.QueriesOf(first_row, layer, target_.n_head * target_.head_dim));
-  }
-  part_->SetQueries(queries, n_rows);
+  part_->SetQueries(rows.QueriesOf(first_row, n_rows));
 }
 
 // What would have been chosen after each of these positions.

@@ -59,7 +59,6 @@ class PartialVerifier : public RowReader {
   int partial_from_ = 1 << 30;  // tokens from this index on were chosen by a set
 
  private:
-  const ModelSizes& target_;
   const Sampler& sampler_;
   PartialStats stats_;
   Sampler::Scratch scratch_;

@@ -68,11 +68,17 @@ struct CommittedRows {
       nullptr;  // what was verified: node i is row root_row + i, and has logits. Null: nothing
   int root_row = 0;
 
-  // Whether this row of the pass has rotated queries, and what they are in a layer, (n_head * head_dim).
-  bool HasQueries(int row) const { return output != nullptr && row >= n_output_rows - output->n_query_rows; }
-  const float* QueriesOf(int row, int layer, int q_width) const {
-    const auto at = static_cast<size_t>(row - (n_output_rows - output->n_query_rows));
-    return output->queries[static_cast<size_t>(layer)] + at * static_cast<size_t>(q_width);
+  // Whether this row of the pass has rotated queries, and those of n rows from it on, per layer, (n, n_head *
+  // head_dim).
+  bool HasQueries(int row) const {
+    return output != nullptr && row >= n_output_rows - output->n_query_rows();
+  }
+  std::vector<StateRows> QueriesOf(int row, int n = 1) const {
+    std::vector<StateRows> by_layer;
+    for (const StateRows& all : output->queries) {
+      by_layer.push_back(all.From(row - (n_output_rows - all.size()), n));
+    }
+    return by_layer;
   }
 
   bool HasLogits(int row) const { return output != nullptr && row >= n_output_rows - output->logits.size(); }

@@ -55,7 +55,8 @@ struct BeagleRig {
     const std::vector<int32_t> text(Z(first + n + 1), 7);
     std::vector<int32_t> rows(Z(n));
     std::iota(rows.begin(), rows.end(), 0);
-    const TargetOutput::Segment output = {.logits = {}, .hidden = {}, .final_hidden = states.data()};
+    const TargetOutput::Segment output = {
+        .logits = {}, .hidden = {}, .final_hidden = {states.data(), n, tiny.spec.n_embd}, .queries = {}};
     const Status status = forward.Read(
         {.sequence = text, .n_new = 1, .first = first, .rows = rows, .output = &output, .n_output_rows = n});
     ASSERT_TRUE(status.ok()) << status.message();

@@ -27,6 +27,7 @@
 #include "draft_model/testing/block_drafts.h"
 #include "draft_model/testing/tree_search.h"
 #include "sampling/sampler.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -94,10 +95,10 @@ std::vector<Vec> StatesOf(TinyTarget& tiny, const std::vector<int32_t>& tokens, 
   const auto output = tiny.target().Forward({&segment, 1});
   EXPECT_TRUE(output.ok());
   const TargetOutput::Segment& out = output->segments[0];
-  const float* from = layer < 0 ? out.final_hidden : out.hidden[0];
   std::vector<Vec> states;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    states.emplace_back(from + i * Z(output->width), from + (i + 1) * Z(output->width));
+  for (int i = 0; i < std::ssize(tokens); ++i) {
+    const auto state = testing::ValuesOf((layer < 0 ? out.final_hidden : out.hidden[0]).From(i, 1));
+    states.emplace_back(state.begin(), state.end());
   }
   return states;
 }
@@ -457,9 +458,7 @@ class DoubtingTarget final : public Target {
         logits.back().insert(logits.back().end(), row.begin(), row.end());
       }
       states.emplace_back();
-      for (const float* hidden : out.hidden) {
-        states.back().assign(hidden, hidden + segments[s].tokens.size() * Z(expected->width));
-      }
+      for (const StateRows& hidden : out.hidden) states.back() = testing::ValuesOf(hidden);
     }
     auto output = real_->Forward(segments);
     for (size_t s = 0; s < segments.size() && output.ok(); ++s) {
@@ -471,7 +470,7 @@ class DoubtingTarget final : public Target {
         EXPECT_TRUE(same(out.logits[0].values().data(), logits[s]));
       }
       if (!out.hidden.empty()) {
-        EXPECT_TRUE(same(out.hidden[0], states[s]));
+        EXPECT_TRUE(same(testing::ValuesOf(out.hidden[0]).data(), states[s]));
       }
     }
     return output;

@@ -32,6 +32,7 @@
 #include "draft_model/spec_extend.h"
 #include "draft_model/trained_range.h"
 #include "kv/chunk_pool.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
@@ -40,7 +41,7 @@ namespace {
 class EagleDrafter final : public GrowingDrafter {
  public:
   // `cache`: the target's.
-  EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const SharedParts& target,
+  EagleDrafter(std::shared_ptr<const EagleModel> model, TreeShape shape, const Target& target,
                std::shared_ptr<DraftKeys> keys, const KvCache& cache, const SpecExtendSettings& extend,
                std::shared_ptr<EagleForward::Scratch> scratch)
       : GrowingDrafter(std::move(shape)),
@@ -49,9 +50,10 @@ class EagleDrafter final : public GrowingDrafter {
         range_(model_->path, model_->trained_positions),
         kept_keys_(std::move(keys)),
         cache_(MakeFullCache(kept_keys_->pool(), cache.capacity())),
-        set_(extend.on() ? MakeSet(extend, target) : nullptr),
+        set_(extend.on() ? MakeSet(extend, *target.shared_parts()) : nullptr),
         extended_(extend.on() ? std::make_unique<SpecExtend>(extend, target, cache, set_.get()) : nullptr),
-        forward_(model_, target, cache_.get(), kFirstSeen, std::move(scratch), set_.get()),
+        forward_(model_, *target.shared_parts(), cache_.get(), kFirstSeen, std::move(scratch), set_.get()),
+        waiting_features_(model_->n_taps() * model_->block.shape.n_embd),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
   ~EagleDrafter() override {
@@ -93,24 +95,14 @@ class EagleDrafter final : public GrowingDrafter {
     }
     if (rows.output == nullptr || rows.rows.empty()) return {};
     KeepBefore(rows.first + 1);  // what the target computed again is read again
-    slots_.clear();
     // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
-    const bool first = slot_tokens_.empty() && waiting_.empty();
-    const std::vector<float> none(first ? last_feature_.size() : 0);
-    if (first) slots_.push_back(SlotOf(0, none.data()));
-    if (last_token_ >= 0) slots_.push_back(SlotOf(last_token_, last_feature_.data()));
-    for (size_t i = 0; i < rows.rows.size(); ++i) {
-      const int position = rows.first + static_cast<int>(i);
-      slots_.push_back({.token = text_[Z(position) + 1], .position = position});
-      SetFeature(*rows.output, rows.rows[i], &slots_.back());
-    }
+    if (slot_tokens_.empty() && waiting_.empty()) LS_TRY(Take(0, std::vector<float>(last_feature_.size())));
+    if (last_token_ >= 0) LS_TRY(Take(last_token_, last_feature_));
     // The last one is run when the next tree is grown, and stored with those that follow.
-    LS_TRY(Take(std::span(slots_).first(slots_.size() - 1)));
-    const EagleRow& last = slots_.back();
-    for (int tap = 0; tap < model_->n_taps(); ++tap) {
-      std::memcpy(last_feature_.data() + Z(tap) * width_, last.feature[Z(tap)], width_ * sizeof(float));
-    }
-    last_token_ = last.position + 1;
+    const std::span<const StateRows> taps = TapsOf(*rows.output);
+    LS_TRY(Take(rows.first + 1, taps, rows.rows.first(rows.rows.size() - 1)));
+    CopyFeatures(taps, rows.rows.last(1), last_feature_.data());
+    last_token_ = rows.first + static_cast<int>(rows.rows.size());
     const bool of_prompt = std::ssize(rows.rows) > rows.n_new;
     if (!of_prompt) return {};
     unseen_prompt_ = true;
@@ -123,7 +115,7 @@ class EagleDrafter final : public GrowingDrafter {
     return cache_->bytes() + (extended_ == nullptr ? 0 : set_->bytes() + extended_->bytes()) +
            forward_.bytes() +
            (text_.capacity() + slot_tokens_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
-           (last_feature_.capacity() + waiting_features_.capacity() + outputs_.capacity()) * sizeof(float);
+           (last_feature_.capacity() + outputs_.capacity()) * sizeof(float) + waiting_features_.bytes();
   }
 
   std::string notice() const override { return range_.notice(); }
@@ -151,7 +143,7 @@ class EagleDrafter final : public GrowingDrafter {
     cache_->Truncate(static_cast<int>(slot_tokens_.size()));
     if (set_ != nullptr) set_->Truncate(cache_->length() - kFirstSeen);
     waiting_.erase(std::ranges::lower_bound(waiting_, token), waiting_.end());
-    waiting_features_.resize(waiting_.size() * last_feature_.size());
+    waiting_features_.Truncate(static_cast<int>(waiting_.size()));
     if (last_token_ >= token) last_token_ = -1;
   }
 
@@ -162,18 +154,29 @@ class EagleDrafter final : public GrowingDrafter {
     kept_keys_->Keep(std::span(text_).first(n), *cache_);
   }
 
-  // Lets them wait: a few slots after each round cost a pass over weights each time, and nobody looks at them
-  // before the next tree.
-  Status Take(std::span<EagleRow> slots) {
-    for (const EagleRow& slot : slots) {
+  // Lets the slots of consecutive tokens wait, whose features these rows of the taps make: a few slots after
+  // each round cost a pass over weights each time, and nobody looks at them before the next tree.
+  Status Take(int token, std::span<const StateRows> taps, std::span<const int32_t> rows) {
+    while (!rows.empty()) {
       if (waiting_.size() == Z(EagleForward::kMaxRows)) LS_TRY(Settle());
-      waiting_.push_back(slot.position + 1);
-      for (int tap = 0; tap < model_->n_taps(); ++tap) {
-        const float* feature = slot.feature[Z(tap)];
-        waiting_features_.insert(waiting_features_.end(), feature, feature + width_);
-      }
+      const size_t n = std::min(rows.size(), Z(EagleForward::kMaxRows) - waiting_.size());
+      CopyFeatures(taps, rows.first(n), waiting_features_.Grow(static_cast<int>(n)));
+      for (size_t i = 0; i < n; ++i) waiting_.push_back(token++);
+      rows = rows.subspan(n);
     }
     return {};
+  }
+  Status Take(int token, const std::vector<float>& feature) {
+    const StateRows whole(feature.data(), 1, static_cast<int>(feature.size()));
+    return Take(token, {&whole, 1}, kFirstRow);
+  }
+
+  // To (rows, n_taps, width).
+  void CopyFeatures(std::span<const StateRows> taps, std::span<const int32_t> rows, float* to) const {
+    for (const StateRows& tap : taps) {
+      tap.Gather(rows, to, last_feature_.size());
+      to += width_;
+    }
   }
 
   // Stores what waits.
@@ -181,12 +184,12 @@ class EagleDrafter final : public GrowingDrafter {
     if (waiting_.empty()) return {};
     std::vector<EagleRow> slots;
     for (size_t i = 0; i < waiting_.size(); ++i) {
-      slots.push_back(SlotOf(waiting_[i], waiting_features_.data() + i * last_feature_.size()));
+      slots.push_back(SlotOf(waiting_[i], waiting_features_.row(static_cast<int>(i))));
     }
     LS_TRY(forward_.Append(slots));
     slot_tokens_.insert(slot_tokens_.end(), waiting_.begin(), waiting_.end());
     waiting_.clear();
-    waiting_features_.clear();
+    waiting_features_.Truncate(0);
     return {};
   }
 
@@ -218,14 +221,9 @@ class EagleDrafter final : public GrowingDrafter {
     return {};
   }
 
-  void SetFeature(const TargetOutput::Segment& output, int row, EagleRow* slot) const {
-    if (model_->taps.final_hidden) {
-      slot->feature[0] = output.final_hidden + Z(row) * width_;
-      return;
-    }
-    for (size_t tap = 0; tap < model_->taps.hidden_layers.size(); ++tap) {
-      slot->feature[tap] = output.hidden[tap] + Z(row) * width_;
-    }
+  std::span<const StateRows> TapsOf(const TargetOutput::Segment& output) const {
+    if (model_->taps.final_hidden) return {&output.final_hidden, 1};
+    return output.hidden;
   }
 
   // `feature` (n_taps, width): of the position before the token.
@@ -269,6 +267,7 @@ class EagleDrafter final : public GrowingDrafter {
   TrainedRange range_;
   const std::shared_ptr<DraftKeys> kept_keys_;
   static constexpr int kFirstSeen = 1;  // no feature comes before token 0
+  static constexpr std::array<int32_t, 1> kFirstRow = {0};
   const std::unique_ptr<FullCache> cache_;
   // With SpecExtend, else null: what trees see of the cache, and what is chosen.
   const std::unique_ptr<ReindexedSet> set_;
@@ -279,7 +278,7 @@ class EagleDrafter final : public GrowingDrafter {
   std::vector<int32_t> slot_tokens_;
   // Read and not stored: as many tokens as features, (n_taps, width) each.
   std::vector<int32_t> waiting_;
-  std::vector<float> waiting_features_;
+  StateBuffer waiting_features_;
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;
@@ -338,13 +337,12 @@ DrafterResult MakeEagle(const SpeculationOptions& options, const DraftContext& c
   LS_CHECK(context.cache != nullptr);
   LS_TRY(CheckSpecExtend(options, *context.cache));
   return MakeLearned<Model>(options, context, "eagle2", [&](auto model, TreeShape shape) {
-    const SharedParts& target = *context.target->shared_parts();
     const DraftBlock& block = model->block;
     const auto extend = SpecExtendOf(options, kSpecExtendOfEagle, model->trained_positions);
     auto keys = LearnedKeys(options, context, block);
     auto scratch = LearnedScratch<EagleForward>(options, context, *model);
-    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), target, std::move(keys),
-                                          *context.cache, extend, std::move(scratch));
+    return std::make_unique<EagleDrafter>(std::move(model), std::move(shape), *context.target,
+                                          std::move(keys), *context.cache, extend, std::move(scratch));
   });
 }
 

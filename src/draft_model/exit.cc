@@ -9,7 +9,6 @@
 #include "draft_model/exit.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -135,22 +134,22 @@ class ExitForward {
     prefix_->Clear(0);
     if (rows.output == nullptr || rows.rows.empty()) return {};
     const AttentionWeights keys = model_->layer.attention.keys(model_->layer.attention_norm);
-    const float* states = rows.output->hidden[0];
+    const StateRows& states = rows.output->hidden[0];
     if (!model_->reads_feature) return block_.Read(rows, states, keys);
-    const auto final_of = [&](int32_t row) { return rows.output->final_hidden + Z(row) * Z(width()); };
-    const float* const newest = final_of(rows.rows.back());
+    const StateRows& finals = rows.output->final_hidden;
+    const StateRows newest = finals.From(rows.rows.back(), 1);
     const int last = rows.first + static_cast<int>(rows.rows.size()) - 1;
     StateBefore before = {
-        .w = &model_->feature.matrix(), .first = feature_.data(), .states = rows.output->final_hidden};
+        .w = &model_->feature.matrix(), .first = {feature_.data(), 1, width()}, .states = finals};
     if (rows.first == 0) {
       std::ranges::fill(feature_, 0.0F);
     } else if (rows.first != last_ + 1) {  // what comes before it is not known: it was read once, or is not
-      before.first = final_of(rows.rows[0]);
+      before.first = finals.From(rows.rows[0], 1);
       rows.rows = rows.rows.subspan(1);
       ++rows.first;
     }
     LS_TRY(block_.Read(rows, states, keys, before));
-    feature_.assign(newest, newest + width());
+    newest.Copy(feature_.data());
     last_ = last;
     return {};
   }
@@ -200,10 +199,10 @@ class ExitForward {
   // reads beside them.
   void AddInputs(ExitForward* pass, int* r) {
     const auto d = Z(width());
-    const int first = prefix_->n_rows() - static_cast<int>(tokens_.size());
-    for (size_t i = 0; i < tokens_.size(); ++i) {
-      std::memcpy(pass->block_.x((*r)++), prefix_->hidden(first + static_cast<int>(i)), d * sizeof(float));
-      if (!model_->reads_feature) continue;
+    const auto n = static_cast<int>(tokens_.size());
+    prefix_->hidden().From(prefix_->n_rows() - n, n).Copy(pass->block_.x(*r));
+    *r += n;
+    for (size_t i = 0; i < tokens_.size() && model_->reads_feature; ++i) {
       const float* before = parents_[i] < 0 ? feature_.data() : outputs_.data() + Z(parents_[i]) * d;
       pass->inputs_.insert(pass->inputs_.end(), before, before + d);
     }

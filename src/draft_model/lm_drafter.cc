@@ -152,7 +152,7 @@ class LmDrafter final : public GrowingDrafter {
         recent_(MakeRecentText(*model_, options, when_asked_)),
         caches_(MakeCaches(*model_, context, options, extend)),
         cache_(caches_.get()),
-        extended_(extend.on() ? std::make_unique<SpecExtend>(extend, target_, target_cache_,
+        extended_(extend.on() ? std::make_unique<SpecExtend>(extend, *context.target, target_cache_,
                                                              &caches_.reindexed->set())
                               : nullptr) {}
 

@@ -226,8 +226,7 @@ class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
   Status Read(const CommittedRows& rows) override {
     const size_t n_read = Z(rows.first) + rows.rows.size();
     if (rows.output == nullptr || rows.rows.empty()) return {};
-    std::memcpy(state_.data(), rows.output->final_hidden + Z(rows.rows.back()) * state_.size(),
-                state_.size() * sizeof(float));
+    rows.output->final_hidden.From(rows.rows.back(), 1).Copy(state_.data());
     read_.resize(std::min(read_.size(), Z(rows.first)));
     const auto more = rows.sequence.first(n_read).subspan(read_.size());
     read_.insert(read_.end(), more.begin(), more.end());

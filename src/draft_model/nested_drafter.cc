@@ -11,7 +11,6 @@
 #include "base/status_macros.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/target_rows.h"
-#include "model/shared_parts.h"
 #include "sampling/top_logits.h"
 
 namespace longspec {
@@ -77,12 +76,7 @@ Status NestedDrafter::Read(const CommittedRows& rows) {
   if (inner_ != nullptr) LS_TRY(inner_->Read(rows));
   if (extension_ != nullptr) extension_->Read(rows);
   if (!part_->wants_queries() || rows.rows.empty() || !rows.HasQueries(rows.rows.back())) return {};
-  const ModelSizes& c = *target_.shared_parts()->sizes;
-  std::vector<const float*> queries;
-  for (int layer = 0; layer < c.n_layer; ++layer) {
-    queries.push_back(rows.QueriesOf(rows.rows.back(), layer, c.n_head * c.head_dim));
-  }
-  part_->SetQueries(queries);
+  part_->SetQueries(rows.QueriesOf(rows.rows.back()));
   n_queried_ = rows.first + static_cast<int>(rows.rows.size());
   return {};
 }

@@ -272,7 +272,8 @@ void PublishedShapes::RunBeagle() {
   std::vector<int32_t> rows(kPublishedKeys);
   std::iota(rows.begin(), rows.end(), 0);
   const std::vector<int32_t> text(kPublishedKeys + 1, 7);
-  const TargetOutput::Segment output = {.logits = {}, .hidden = {}, .final_hidden = all.data()};
+  const TargetOutput::Segment output = {
+      .logits = {}, .hidden = {}, .final_hidden = {all.data(), kPublishedKeys, s_.n_embd}, .queries = {}};
   ASSERT_TRUE(forward.Read(AllCommitted(text, rows, output)).ok());
   ASSERT_TRUE(forward.BeginTree().ok());
   const BlockReference reference(draft, Heads(), tiny_.parts());
@@ -302,7 +303,8 @@ void PublishedShapes::RunMedusa() {
   const Vec state = RandomState(Z(s_.n_embd), 1);
   const std::vector<float> stored = Floats(state);
   const std::vector<int32_t> text = {7, kRootToken}, rows = {0};
-  const TargetOutput::Segment output = {.logits = {}, .hidden = {}, .final_hidden = stored.data()};
+  const TargetOutput::Segment output = {
+      .logits = {}, .hidden = {}, .final_hidden = {stored.data(), 1, s_.n_embd}, .queries = {}};
   ASSERT_TRUE((*drafter)->Read(AllCommitted(text, rows, output)).ok());
   TokenTree tree(kRootToken);
   ASSERT_TRUE((*drafter)->Propose({.max_nodes = 48, .max_depth = 2}, text, tree).ok());

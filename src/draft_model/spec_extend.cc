@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "attention/attention_mass.h"
 #include "base/check.h"
 #include "base/size.h"
 #include "kv/chunk_pool.h"
@@ -38,7 +37,7 @@ SpecExtendSettings SpecExtendOf(const SpeculationOptions& options, const SpecExt
 
 ReindexOptions SetOf(const SpecExtendSettings& settings) { return {.n_chunks = settings.n_chunks}; }
 
-SpecExtend::SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
+SpecExtend::SpecExtend(const SpecExtendSettings& settings, const Target& target, const KvCache& cache,
                        ReindexedSet* set)
     : target_(target), target_cache_(cache), settings_(settings), set_(*set) {
   LS_CHECK(settings.on());
@@ -78,10 +77,8 @@ void SpecExtend::Read(const CommittedRows& rows) {
   }
   if (!rows.HasQueries(last)) return;  // the next round is asked for them again
   ++n_rounds_;
-  const ModelSizes& c = *target_.sizes;
-  const int layer = c.n_layer - 1, width = c.n_head * c.head_dim;
-  AttentionMass(*target_.lane.kernels, c.attention(), target_cache_.Span(layer),
-                {rows.QueriesOf(last, layer, width), Z(width)}, &mass_);
+  const std::vector<StateRows> queries = rows.QueriesOf(last);
+  target_.AttentionMass(target_cache_, static_cast<int>(queries.size()) - 1, queries.back(), &mass_);
   has_scores_ = true;
 }
 

@@ -16,7 +16,7 @@
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
 #include "kv/reindexed_set.h"
-#include "model/shared_parts.h"
+#include "model/target.h"
 
 namespace longspec {
 
@@ -48,9 +48,9 @@ class SpecExtend {
   // Of a prompt's rows (the released code).
   static constexpr int kPromptWindow = 512;
 
-  // `settings` are on. `cache`: the target's, as CheckSpecExtend wants it. `set`: what the draft sees. Both
+  // `settings` are on. `cache`: the target's, as CheckSpecExtend wants it. `set`: what the draft sees. All
   // are borrowed.
-  SpecExtend(const SpecExtendSettings& settings, const SharedParts& target, const KvCache& cache,
+  SpecExtend(const SpecExtendSettings& settings, const Target& target, const KvCache& cache,
              ReindexedSet* set);
 
   // Another text begins, or this one goes on by other means than rounds: the next round's attention chooses,
@@ -80,7 +80,7 @@ class SpecExtend {
   size_t bytes() const { return (mass_.capacity() + scores_.capacity()) * sizeof(float); }
 
  private:
-  const SharedParts target_;
+  const Target& target_;
   const KvCache& target_cache_;
   const SpecExtendSettings settings_;
   ReindexedSet& set_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -22,6 +21,8 @@ StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, std::
       cache_(MakeFullCache(kept_keys_->pool(), capacity)),
       sees_first_(sees_first),
       slots_(MakeHostPool(kept_keys_->pool()->layout(), 1)),
+      waiting_states_(block.shape.n_embd),
+      waiting_before_(block.shape.n_embd),
       scratch_(std::move(scratch)) {}
 
 StateBlock::~StateBlock() {
@@ -30,8 +31,7 @@ StateBlock::~StateBlock() {
 }
 
 size_t StateBlock::bytes() const {
-  return cache_->bytes() + slots_.bytes() +
-         (waiting_states_.capacity() + waiting_before_.capacity()) * sizeof(float) +
+  return cache_->bytes() + slots_.bytes() + waiting_states_.bytes() + waiting_before_.bytes() +
          (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
          scratch_->bytes();
 }
@@ -55,8 +55,8 @@ void StateBlock::KeepBefore(int position) {
   positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
   cache_->Truncate(static_cast<int>(positions_.size()));
   waiting_.erase(std::ranges::lower_bound(waiting_, position), waiting_.end());
-  waiting_states_.resize(waiting_.size() * Z(work_.shape.n_embd));
-  if (before_ != nullptr) waiting_before_.resize(waiting_states_.size());
+  waiting_states_.Truncate(static_cast<int>(waiting_.size()));
+  waiting_before_.Truncate(static_cast<int>(waiting_.size()));
   tokens_.resize(std::min(tokens_.size(), Z(position)));
 }
 
@@ -82,10 +82,9 @@ Status StateBlock::Follow(std::span<const int32_t> committed) {
   return {};
 }
 
-Status StateBlock::Read(const CommittedRows& rows, const float* states, const AttentionWeights& w,
+Status StateBlock::Read(const CommittedRows& rows, const StateRows& states, const AttentionWeights& w,
                         const StateBefore& before) {
   if (rows.rows.empty()) return {};
-  LS_CHECK(states != nullptr);
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
   weights_ = w;
@@ -93,16 +92,16 @@ Status StateBlock::Read(const CommittedRows& rows, const float* states, const At
   // Before any of their states: what waits always has its tokens, also after an error.
   const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
   tokens_.insert(tokens_.end(), more.begin(), more.end());
-  const auto d = Z(work_.shape.n_embd);
-  const auto append = [d](std::vector<float>& to, const float* state) {
-    to.insert(to.end(), state, state + d);
-  };
-  for (int i = 0; i < n_rows; ++i) {
+  for (int begin = 0, end = 0; begin < n_rows; begin = end) {
     if (waiting_.size() == Z(kMaxRows)) LS_TRY(Settle());
-    append(waiting_states_, states + Z(rows.rows[Z(i)]) * d);
-    if (before_ != nullptr)
-      append(waiting_before_, i == 0 ? before.first : before.states + Z(rows.rows[Z(i - 1)]) * d);
-    waiting_.push_back(rows.first + i);
+    end = std::min(n_rows, begin + kMaxRows - static_cast<int>(waiting_.size()));
+    waiting_states_.Append(states, rows.rows.subspan(Z(begin), Z(end - begin)));
+    if (before_ != nullptr) {
+      if (begin == 0) waiting_before_.Append(before.first);
+      const int above = std::max(begin - 1, 0);
+      waiting_before_.Append(before.states, rows.rows.subspan(Z(above), Z(end - 1 - above)));
+    }
+    for (int i = begin; i < end; ++i) waiting_.push_back(rows.first + i);
   }
   if (n_rows <= rows.n_new) return {};
   LS_TRY(Settle());  // of a prompt
@@ -116,20 +115,20 @@ Status StateBlock::Settle() {
   LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
   const KvWriter writer = kept.Writer(0);
   places_.clear();
-  std::memcpy(x(0), waiting_states_.data(), waiting_states_.size() * sizeof(float));
+  waiting_states_.rows().Copy(x(0));
   for (int i = 0; i < n_rows; ++i) {
     SetAngles(i, waiting_[Z(i)]);
     places_.push_back({.to = &writer, .slot = kept.slot() + i});
   }
   target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-    if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.data());
+    if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.row(0));
     Store(worker, weights_);
   });
   kept.CommitAll();
   positions_.insert(positions_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
-  waiting_states_.clear();
-  waiting_before_.clear();
+  waiting_states_.Truncate(0);
+  waiting_before_.Truncate(0);
   return {};
 }
 

@@ -24,14 +24,15 @@
 #include "model/block.h"
 #include "model/shared_parts.h"
 #include "network/rope.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
 // What is added to the state of each row that is read: a product with a state of the position before it.
 struct StateBefore {
   const kernels::PackedMatrix* w = nullptr;  // (n_embd, n_embd), outlives the block; null: nothing is added
-  const float* first = nullptr;              // (n_embd): before the first of the rows
-  const float* states = nullptr;             // (rows.n_output_rows, n_embd)
+  StateRows first = {};                      // (1, n_embd): before the first of the rows
+  StateRows states = {};                     // (rows.n_output_rows, n_embd)
 };
 
 class StateBlock {
@@ -72,7 +73,7 @@ class StateBlock {
   Status Follow(std::span<const int32_t> committed);
   // Takes the rows' states, (rows.n_output_rows, n_embd), to keep keys and values of them; `w`, what it views
   // included, outlives this. Positions that it does not read are not seen by what comes after them.
-  Status Read(const CommittedRows& rows, const float* states, const AttentionWeights& w,
+  Status Read(const CommittedRows& rows, const StateRows& states, const AttentionWeights& w,
               const StateBefore& before = {});
   // Computes the keys and values of what was read and is still waiting: a few rows after each round cost a
   // pass over the weights each time, and nobody looks at them before the next tree. What follows is of what
@@ -149,7 +150,7 @@ class StateBlock {
   // Read and not settled: as many positions as states, (waiting_.size(), n_embd), states before them if
   // something is made of those, and the weights for both.
   std::vector<int32_t> waiting_;
-  std::vector<float> waiting_states_, waiting_before_;
+  StateBuffer waiting_states_, waiting_before_;
   AttentionWeights weights_ = {};
   const kernels::PackedMatrix* before_ = nullptr;
 

@@ -137,8 +137,8 @@ class SerialHeads final : public HeadGrowth<GrowthModel> {
   int n_heads() const { return static_cast<int>(model_->heads.size()); }
   int width() const { return target_.sizes->n_embd; }
 
-  // `state`: (n_embd), the output of the target's last layer.
-  void Begin(const float* state) { std::memcpy(states_.data(), state, Z(width()) * sizeof(float)); }
+  // `state`: (1, n_embd), the output of the target's last layer.
+  void Begin(const StateRows& state) { state.Copy(states_.data()); }
 
   size_t bytes() const { return work_.bytes() + logits_.size() + states_.capacity() * sizeof(float); }
 
@@ -188,7 +188,7 @@ class TokenswiftExtension final : public DraftExtension {
   Status Propose(const TargetOutput::Segment& pass, int row, const DraftBudget& budget,
                  std::span<const int32_t> text, std::vector<TokenTree>* trees) override {
     TokenTree& by_heads = trees->emplace_back(text.back());
-    heads_.Begin(pass.hidden[0] + Z(row) * Z(heads_.width()));
+    heads_.Begin(pass.hidden[0].From(row, 1));
     GuidedGrowth guided(heads_, budget, kDiceOfModels, text);
     LS_TRY(GrowTreeNow(
         shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, heads_.n_heads())},

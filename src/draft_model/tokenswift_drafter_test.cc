@@ -19,6 +19,7 @@
 #include "draft_model/testing/nested_rig.h"
 #include "draft_model/testing/tree_search.h"
 #include "kv/retrieval_cache.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -65,8 +66,9 @@ class Tokenswift : public ::testing::Test {
         .tokens = std::span(rig_->text).last(1), .kv = &*rows, .logits = LogitsFor::kNone, .taps = &taps};
     const auto output = tiny_.target().Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
-    const float* state = final_hidden ? output->segments[0].final_hidden : output->segments[0].hidden[0];
-    return {state, state + output->width};
+    const TargetOutput::Segment& out = output->segments[0];
+    const std::vector<float> state = testing::ValuesOf(final_hidden ? out.final_hidden : out.hidden[0]);
+    return {state.begin(), state.end()};
   }
 
   // If the part holds everything: the target's own choice, and then what each head says.

@@ -16,6 +16,7 @@
 #include "draft/drafter.h"
 #include "draft/top_tokens.h"
 #include "kernels/packing.h"
+#include "kv/kv_mover.h"
 #include "model/shared_parts.h"
 #include "sampling/sampler.h"
 #include "tensor/half.h"
@@ -79,14 +80,12 @@ class RowRecorder final : public Drafter {
     return keep_.type == DType::kBF16 ? FloatToBFloat16(value) : FloatToHalf(value);
   }
 
-  void KeepRow(const float* rows, int32_t row, std::vector<uint16_t>* to) {
+  void KeepRow(const StateRows& rows, int32_t row, std::vector<uint16_t>* to) {
     constexpr float kLargestHalf = 65504;
-    const auto width = Z(parts_.sizes->n_embd);
-    const float* from = rows + Z(row) * width;
     bool fits = true;
-    for (size_t d = 0; d < width; ++d) {
-      fits = fits && (keep_.type == DType::kBF16 || !(std::abs(from[d]) > kLargestHalf));
-      to->push_back(Half(from[d]));
+    for (const float state : rows.From(row, 1).Read(&room_)) {
+      fits = fits && (keep_.type == DType::kBF16 || !(std::abs(state) > kLargestHalf));
+      to->push_back(Half(state));
     }
     if (!fits)
       status_ = Unsupported("--keep-type f16: a state of the target is larger than f16 holds; bf16 holds it");
@@ -100,13 +99,16 @@ class RowRecorder final : public Drafter {
     const size_t width = Z(int64_t{c.n_head_kv} * head_dim);
     kept->keys.resize(Z(n) * width);
     kept->values.resize(Z(n) * width);
+    std::vector<float> keys(width), values(width);  // of a position
     for (int p = 0; p < n; ++p) {
+      cache.mover().ReadKeys(span, 1, p, keys.data());
+      cache.mover().ReadValues(span, 1, p, values.data());
       for (int h = 0; h < c.n_head_kv; ++h) {
-        const size_t at = Z(p) * width + Z(int64_t{h} * head_dim);
+        const size_t of_head = Z(int64_t{h} * head_dim), at = Z(p) * width + of_head;
         for (int d = 0; d < head_dim; ++d) {
           const int to = adjacent && d < c.rope.n_rot ? d / 2 + d % 2 * half : d;
-          kept->keys[at + Z(to)] = Half(span.KeyAt(p, h, d));
-          kept->values[at + Z(d)] = Half(span.ValueAt(p, h, d));
+          kept->keys[at + Z(to)] = Half(keys[of_head + Z(d)]);
+          kept->values[at + Z(d)] = Half(values[of_head + Z(d)]);
         }
       }
     }
@@ -117,6 +119,7 @@ class RowRecorder final : public Drafter {
   const int top_k_;
   const bool all_rows_;
   ExtractedFeatures kept_;
+  std::vector<float> room_;  // of a row, where it is not in host memory
   Status status_;
 };
 

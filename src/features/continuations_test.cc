@@ -12,6 +12,7 @@
 #include "draft_model/testing/longspec_files.h"
 #include "features/extract.h"
 #include "tensor/half.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -96,11 +97,10 @@ TEST(ContinuationWriter, KeepsTheHiddenStatesThatAreNamed) {
           .tokens = c.tokens, .parents = {}, .kv = &*kv, .logits = LogitsFor::kNone, .taps = &taps};
       const auto output = rig.tiny.target().Forward({&segment, 1});
       ASSERT_TRUE(output.ok());
-      const auto width = static_cast<size_t>(rig.tiny.spec.n_embd);
-      const auto expected = [&](const float* rows) {
+      const auto expected = [&](const StateRows& rows) {
         std::vector<uint16_t> halves;
-        for (size_t i = 0; i < n * width; ++i) {
-          halves.push_back(type == DType::kF16 ? FloatToHalf(rows[i]) : FloatToBFloat16(rows[i]));
+        for (const float x : testing::ValuesOf(rows)) {
+          halves.push_back(type == DType::kF16 ? FloatToHalf(x) : FloatToBFloat16(x));
         }
         return halves;
       };

@@ -55,22 +55,26 @@ Result<QueryReduction> ParseQueryReduction(const std::string& name, const std::s
   return InvalidArgument(option + " " + name + ": must be mean, max or last");
 }
 
-BlockSummaries::BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score)
-    : layout_(layout), n_layer_(n_layer), score_(score) {}
-
-size_t BlockSummaries::n_numbers() const { return Numbers(layout_, score_); }
-
 size_t BlockSummaries::BytesOf(int n_blocks, const KvLayout& layout, int n_layer, BlockScore score) {
   return WithSpare(Z(int64_t{n_blocks} * n_layer * layout.n_kv_head) * Numbers(layout, score)) *
          sizeof(float);
 }
 
-size_t BlockSummaries::At(int block, int layer, int kv_head) const {
+HostSummaries::HostSummaries(const KvLayout& layout, int n_layer, int n_head, BlockScore score)
+    : layout_(layout),
+      n_layer_(n_layer),
+      n_head_(n_head),
+      score_(score),
+      queries_(Z(int64_t{n_layer} * n_head * layout.head_dim)) {}
+
+size_t HostSummaries::n_numbers() const { return Numbers(layout_, score_); }
+
+size_t HostSummaries::At(int block, int layer, int kv_head) const {
   const int64_t heads = (int64_t{block} * n_layer_ + layer) * layout_.n_kv_head + kv_head;
   return Z(heads) * n_numbers();
 }
 
-void BlockSummaries::Follow(const KvCache& source) {
+void HostSummaries::Follow(const KvCache& source) {
   LS_CHECK(source.n_slots() == source.length());
   const int n_blocks = source.length() / kKeyBlock;
   if (n_blocks <= n_blocks_) return;
@@ -119,12 +123,47 @@ void BlockSummaries::Follow(const KvCache& source) {
   n_blocks_ = n_blocks;
 }
 
-void BlockSummaries::Truncate(int length) {
+void HostSummaries::Truncate(int length) {
   n_blocks_ = std::min(n_blocks_, length / kKeyBlock);
   numbers_.resize(At(n_blocks_, 0, 0));
 }
 
-float BlockSummaries::ScoreOf(std::span<const float> q, const float* numbers) const {
+void HostSummaries::SetQueries(std::span<const StateRows> by_layer) {
+  LS_CHECK(std::ssize(by_layer) == n_layer_ && by_layer.front().width() == n_head_ * layout_.head_dim);
+  const size_t of_head = Z(int64_t{n_head_ / layout_.n_kv_head} * layout_.head_dim);
+  queries_.clear();
+  n_rows_ = by_layer.front().size();
+  LS_CHECK(n_rows_ >= 1);
+  std::vector<float> room;
+  for (const StateRows& rows : by_layer) {
+    const float* const q = rows.Read(&room).data();
+    for (size_t head = 0; head < Z(layout_.n_kv_head); ++head) {
+      for (size_t row = 0; row < Z(n_rows_); ++row) {
+        const float* of_row = q + (row * Z(layout_.n_kv_head) + head) * of_head;
+        queries_.insert(queries_.end(), of_row, of_row + of_head);
+      }
+    }
+  }
+}
+
+void HostSummaries::Choose(int first, int end, int n, QueryReduction reduce,
+                           std::vector<int32_t>* blocks) const {
+  LS_CHECK(n <= end - first);
+  blocks->clear();
+  std::vector<float> scores(Z(end - first));
+  std::vector<int32_t> best;
+  const size_t of_head = queries_.size() / Z(int64_t{n_layer_} * layout_.n_kv_head);
+  for (int layer = 0; layer < n_layer_ && n > 0; ++layer) {
+    for (int head = 0; head < layout_.n_kv_head; ++head) {
+      const size_t at = (Z(layer) * Z(layout_.n_kv_head) + Z(head)) * of_head;
+      Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores, n_rows_, reduce);
+      BestBlocks(scores, first, n, &best);
+      blocks->insert(blocks->end(), best.begin(), best.end());
+    }
+  }
+}
+
+float HostSummaries::ScoreOf(std::span<const float> q, const float* numbers) const {
   switch (score_) {
     case BlockScore::kMinMax:
       return std::max(Dot(q, numbers + q.size()), Dot(q, numbers));
@@ -138,14 +177,15 @@ float BlockSummaries::ScoreOf(std::span<const float> q, const float* numbers) co
   return 0;
 }
 
-void BlockSummaries::Score(int layer, int kv_head, std::span<const float> queries, int first,
-                           std::span<float> scores, int n_rows, QueryReduction reduce) const {
+void HostSummaries::Score(int layer, int kv_head, std::span<const float> queries, int first,
+                          std::span<float> scores, int n_rows, QueryReduction reduce) const {
   const auto dim = Z(layout_.head_dim);
-  LS_CHECK(n_rows > 0 && queries.size() % (Z(n_rows) * dim) == 0 && scores.size() == Z(n_blocks_ - first));
+  const int end = first + static_cast<int>(scores.size());
+  LS_CHECK(n_rows > 0 && queries.size() % (Z(n_rows) * dim) == 0 && end <= n_blocks_);
   const size_t group = queries.size() / (Z(n_rows) * dim);
   const size_t n_counted = reduce == QueryReduction::kLast ? 1 : Z(n_rows);
   const size_t n_summed = reduce == QueryReduction::kMean ? n_counted * group : group;
-  for (int block = first; block < n_blocks_; ++block) {
+  for (int block = first; block < end; ++block) {
     const float* numbers = numbers_.data() + At(block, layer, kv_head);
     const auto score_of = [&](size_t row, size_t head) {
       return ScoreOf(queries.subspan((row * group + head) * dim, dim), numbers);

@@ -3,7 +3,8 @@
 // What a block of 16 keys is remembered by when positions are chosen for retrieval: element-wise minimum,
 // maximum and mean of its keys as attention reads them, rotation included, and the mean of their lengths. Of
 // every layer and KV head; block b is positions [16 b, 16 b + 16). Grows with the cache and is never computed
-// again.
+// again. Whoever moves keys makes them (KvMover::NewSummaries), so that keys, summaries and queries are read
+// where they lie, and what comes out is numbers of blocks.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "attention/kv_span.h"
 #include "kv/kv_cache.h"
 #include "longspec/status.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
@@ -42,25 +44,47 @@ Result<QueryReduction> ParseQueryReduction(const std::string& name, const std::s
 
 class BlockSummaries {
  public:
-  // `score` decides what is kept.
-  BlockSummaries(const KvLayout& layout, int n_layer, BlockScore score);
+  virtual ~BlockSummaries() = default;
 
   // Takes in the whole blocks that `source` holds beyond those known.
-  void Follow(const KvCache& source);
+  virtual void Follow(const KvCache& source) = 0;
   // Forgets blocks that hold a position from `length` on.
-  void Truncate(int length);
+  virtual void Truncate(int length) = 0;
 
-  int n_blocks() const { return n_blocks_; }
+  virtual int n_blocks() const = 0;
   // So far; more than n_blocks() where some were forgotten.
-  int64_t n_summarised() const { return n_summarised_; }
-  // Scores of blocks [first, n_blocks()) of one layer and KV head for its query heads. `queries`: (n_rows,
-  // group, head_dim) of that KV head.
-  void Score(int layer, int kv_head, std::span<const float> queries, int first, std::span<float> scores,
-             int n_rows = 1, QueryReduction reduce = QueryReduction::kMean) const;
+  virtual int64_t n_summarised() const = 0;
+
+  // By which is chosen from now on, as WorkingSet has them; before there are any, zeros.
+  virtual void SetQueries(std::span<const StateRows> by_layer) = 0;
+  // Of each layer and KV head the `n` best of blocks [first, end), ascending: (n_layer, n_kv_head, n).
+  // REQUIRES: there are so many.
+  virtual void Choose(int first, int end, int n, QueryReduction reduce,
+                      std::vector<int32_t>* blocks) const = 0;
 
   // What so many blocks take, with what is kept for those that follow.
   static size_t BytesOf(int n_blocks, const KvLayout& layout, int n_layer, BlockScore score);
-  size_t bytes() const { return numbers_.capacity() * sizeof(float); }
+  virtual size_t bytes() const = 0;
+};
+
+// Of keys that the host can address.
+class HostSummaries final : public BlockSummaries {
+ public:
+  // `score` decides what is kept. `n_head`: query heads.
+  HostSummaries(const KvLayout& layout, int n_layer, int n_head, BlockScore score);
+
+  void Follow(const KvCache& source) override;
+  void Truncate(int length) override;
+  int n_blocks() const override { return n_blocks_; }
+  int64_t n_summarised() const override { return n_summarised_; }
+  void SetQueries(std::span<const StateRows> by_layer) override;
+  void Choose(int first, int end, int n, QueryReduction reduce, std::vector<int32_t>* blocks) const override;
+  size_t bytes() const override { return (numbers_.capacity() + queries_.capacity()) * sizeof(float); }
+
+  // Scores of as many blocks from `first` on of one layer and KV head for its query heads. `queries`:
+  // (n_rows, group, head_dim) of that KV head. Exposed for tests.
+  void Score(int layer, int kv_head, std::span<const float> queries, int first, std::span<float> scores,
+             int n_rows = 1, QueryReduction reduce = QueryReduction::kMean) const;
 
  private:
   size_t n_numbers() const;  // of a block of one KV head
@@ -68,11 +92,13 @@ class BlockSummaries {
   size_t At(int block, int layer, int kv_head) const;
 
   const KvLayout layout_;
-  const int n_layer_;
+  const int n_layer_, n_head_;
   const BlockScore score_;
   int n_blocks_ = 0;
   int64_t n_summarised_ = 0;
   std::vector<float> numbers_;  // (n_blocks, n_layer, n_kv_head, n_numbers)
+  int n_rows_ = 1;              // that choose
+  std::vector<float> queries_;  // (n_layer, n_kv_head, n_rows, group, head_dim)
 };
 
 // The `n` blocks of the highest scores, ascending; of equal scores the earlier ones. scores[i] is that of

@@ -24,6 +24,7 @@ class FullCache : public KvCache {
   // Those that hold committed positions.
   virtual std::span<const KvChunkRef> chunks() const = 0;
   virtual ChunkPool& pool() const = 0;
+  const KvMover& mover() const final { return pool().mover(); }
 };
 
 // `capacity` positions at most.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kv/kv_cache.h"
 
-#include <cstring>
+#include <cstddef>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/status_macros.h"
+#include "kv/kv_mover.h"
 
 namespace longspec {
 
@@ -49,6 +50,8 @@ void KvTransaction::CommitAll() {
   Commit(rows);
 }
 
+const KvMover& KvCache::mover() const { return HostMover(); }
+
 Result<KvTransaction> KvCache::Begin(int n_rows) {
   LS_CHECK(!transaction_open_);
   LS_CHECK(n_rows > 0);
@@ -63,13 +66,13 @@ Result<KvTransaction> KvCache::Begin(int n_rows) {
 }
 
 Status CommitMadeUp(KvCache& cache, int n_layer, int n) {
-  constexpr int kMadeUp = 0x2C;
+  constexpr std::byte kMadeUp{0x2C};
   LS_ASSIGN(KvTransaction made_up, cache.Begin(n));
   const int first = (made_up.slot() + kKvChunk - 1) / kKvChunk;  // what a chunk holds already stays
   for (int layer = 0; layer < n_layer; ++layer) {
     const KvWriter writer = made_up.Writer(layer);
     for (int chunk = first; chunk * kKvChunk < made_up.slot() + n; ++chunk) {
-      std::memset(writer.keys(chunk, 0), kMadeUp, writer.layout.layer_bytes());
+      cache.mover().Fill(writer.keys(chunk, 0), writer.layout.layer_bytes(), kMadeUp);
     }
   }
   made_up.CommitAll();

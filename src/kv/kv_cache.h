@@ -20,6 +20,7 @@ namespace longspec {
 enum class Exactness : uint8_t { kLossless, kApproximate };
 
 class KvCache;
+class KvMover;
 
 class KvTransaction {
  public:
@@ -60,6 +61,8 @@ class KvCache {
   virtual Exactness exactness() const = 0;
   virtual size_t bytes() const = 0;  // memory held now
   virtual KvSpan Span(int layer) const = 0;
+  // Who moves, reads and writes what lies there (kv/kv_mover.h).
+  virtual const KvMover& mover() const;
   // This layer is going to be read: what is not in memory may be fetched. Returns at once.
   virtual void Prefetch(int) const {}
 

@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "kernels/ops.h"
+#include "kv/block_summaries.h"
 
 namespace longspec {
 namespace {
@@ -151,6 +152,15 @@ class MoverOnHost final : public KvMover {
     }
   }
 
+  void ReadValues(const KvSpan& from, int n_layer, int slot, float* values) const override {
+    for (int layer = 0; layer < n_layer; ++layer) {
+      const KvSpan source = LayerOf(from, layer);
+      for (int head = 0; head < from.layout.n_kv_head; ++head) {
+        for (int d = 0; d < from.layout.head_dim; ++d) *values++ = source.ValueAt(slot, head, d);
+      }
+    }
+  }
+
   void WriteKeys(const KvWriter& to, int n_layer, int first, int n, const Rotary& rotary, int by,
                  const float* keys) const override {
     const KvLayout& layout = to.layout;
@@ -195,6 +205,14 @@ class MoverOnHost final : public KvMover {
   }
   void Write(std::span<const std::byte> bytes, std::byte* chunk) const override {
     std::memcpy(chunk, bytes.data(), bytes.size());
+  }
+  void Fill(std::byte* at, size_t bytes, std::byte with) const override {
+    std::memset(at, std::to_integer<int>(with), bytes);
+  }
+
+  std::unique_ptr<BlockSummaries> NewSummaries(const KvLayout& layout, int n_layer, int n_head,
+                                               BlockScore score) const override {
+    return std::make_unique<HostSummaries>(layout, n_layer, n_head, score);
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "kv/rotary.h"
 
 namespace longspec {
+
+class BlockSummaries;
+enum class BlockScore : unsigned char;
 
 // Of a slot, in all layers.
 struct SlotMove {
@@ -35,8 +39,8 @@ struct TurnedMove {
 // Rows, ascending, that lie from slot `first` on and are to lie there side by side.
 void CompactRows(int first, std::span<const int32_t> rows, std::vector<SlotMove>* moves);
 
-// Spans and writers are of layer 0, whose bytes those of the other layers follow. Thread-safe, as far as
-// slots are others.
+// Spans and writers are of the first layer, whose bytes those of the other layers follow. Thread-safe, as far
+// as slots are others.
 class KvMover {
  public:
   virtual ~KvMover() = default;
@@ -50,8 +54,9 @@ class KvMover {
   virtual void MoveTurned(const KvSpan& from, const KvWriter& to, int n_layer, const Rotary& rotary,
                           std::span<const TurnedMove> moves) const = 0;
 
-  // Keys of a slot, decoded, (n_layer, n_kv_head, head_dim).
+  // Keys or values of a slot, decoded, (n_layer, n_kv_head, head_dim).
   virtual void ReadKeys(const KvSpan& from, int n_layer, int slot, float* keys) const = 0;
+  virtual void ReadValues(const KvSpan& from, int n_layer, int slot, float* values) const = 0;
   // Encodes keys, (n, n_layer, n_kv_head, head_dim), turned by so many positions, into slots from `first` on,
   // whose values stay.
   virtual void WriteKeys(const KvWriter& to, int n_layer, int first, int n, const Rotary& rotary, int by,
@@ -64,6 +69,12 @@ class KvMover {
   virtual std::span<const std::byte> Read(const std::byte* chunk, size_t bytes,
                                           std::vector<std::byte>* room) const = 0;
   virtual void Write(std::span<const std::byte> bytes, std::byte* chunk) const = 0;
+  // Bytes of a chunk that are all to be this one.
+  virtual void Fill(std::byte* at, size_t bytes, std::byte with) const = 0;
+
+  // Summaries of keys, made and kept where these lie (kv/block_summaries.h). `n_head`: query heads.
+  virtual std::unique_ptr<BlockSummaries> NewSummaries(const KvLayout& layout, int n_layer, int n_head,
+                                                       BlockScore score) const = 0;
 };
 
 // Of memory that the host can address.

@@ -5,14 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "base/size.h"
 #include "attention/testing/store_row.h"
+#include "base/size.h"
 #include "kernels/tables.h"
 #include "kv/kv_slots.h"
 
@@ -229,6 +230,20 @@ TEST_P(KvMoverTest, KeysAreReadAndWrittenAndValuesStay) {
     }
   }
   ExpectSame(*written, *expected);
+}
+
+TEST_P(KvMoverTest, ValuesAreReadAsAttentionReadsThem) {
+  const auto source = Holding(Counting());
+  std::vector<float> values(size_t{kLayers} * kHeads * kDim), of_last(size_t{kHeads} * kDim);
+  HostMover().ReadValues(source->span(), kLayers, 300, values.data());
+  HostMover().ReadValues(source->span(kLayers - 1), 1, 300, of_last.data());
+  const float* value = values.data();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int head = 0; head < kHeads; ++head) {
+      for (int d = 0; d < kDim; ++d) ASSERT_EQ(*value++, source->span(layer).ValueAt(300, head, d));
+    }
+  }
+  EXPECT_TRUE(std::equal(of_last.begin(), of_last.end(), values.end() - std::ssize(of_last)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, KvMoverTest,

@@ -33,6 +33,7 @@ class ReindexedCacheImpl final : public ReindexedCache {
     span.n_speculated = n_speculated_;
     return span;
   }
+  const KvMover& mover() const override { return store_->mover(); }
 
   void Truncate(int length) override {
     store_->Truncate(length);

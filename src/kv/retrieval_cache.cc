@@ -22,11 +22,9 @@ class RetrievalCacheImpl final : public RetrievalCache {
   RetrievalCacheImpl(std::shared_ptr<ChunkPool> pool, int n_head, const RetrievalOptions& options)
       : layout_(pool->layout()),
         n_layer_(pool->n_layer()),
-        n_head_(n_head),
         options_(options),
         n_blocks_(options.budget / kKeyBlock),
-        summaries_(layout_, n_layer_, options.score),
-        queries_(Z(int64_t{n_layer_} * n_head * layout_.head_dim)),
+        summaries_(pool->mover().NewSummaries(layout_, n_layer_, n_head, options.score)),
         held_(Z(int64_t{n_layer_} * layout_.n_kv_head * n_blocks_), kNothing),
         slots_(std::move(pool)) {}
 
@@ -35,8 +33,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   int capacity() const override { return std::numeric_limits<int>::max(); }
   Exactness exactness() const override { return Exactness::kApproximate; }
   size_t bytes() const override {
-    return slots_.bytes() + summaries_.bytes() + queries_.capacity() * sizeof(float) +
-           held_.size() * sizeof(int32_t);
+    return slots_.bytes() + summaries_->bytes() + held_.size() * sizeof(int32_t);
   }
 
   KvSpan Span(int layer) const override {
@@ -45,23 +42,11 @@ class RetrievalCacheImpl final : public RetrievalCache {
     span.n_speculated = n_speculated_;
     return span;
   }
+  const KvMover& mover() const override { return slots_.mover(); }
 
   bool wants_queries() const override { return n_blocks_ > 0 && options_.score != BlockScore::kNorm; }
 
-  void SetQueries(std::span<const float* const> by_layer, int n_rows) override {
-    LS_CHECK(std::ssize(by_layer) == n_layer_ && n_rows >= 1);
-    const size_t of_head = Z(int64_t{n_head_ / layout_.n_kv_head} * layout_.head_dim);
-    queries_.clear();
-    n_rows_ = n_rows;
-    for (const float* rows : by_layer) {
-      for (size_t head = 0; head < Z(layout_.n_kv_head); ++head) {
-        for (size_t row = 0; row < Z(n_rows); ++row) {
-          const float* q = rows + (row * Z(layout_.n_kv_head) + head) * of_head;
-          queries_.insert(queries_.end(), q, q + of_head);
-        }
-      }
-    }
-  }
+  void SetQueries(std::span<const StateRows> by_layer) override { summaries_->SetQueries(by_layer); }
 
   Status Follow(const KvCache& source) override {
     LS_CHECK(!transaction_open() && source.n_slots() == source.length());
@@ -76,23 +61,18 @@ class RetrievalCacheImpl final : public RetrievalCache {
 
   Status Choose(const KvCache& source, int recent_begin) override {
     LS_CHECK(!transaction_open() && recent_begin >= 0 && recent_begin <= source.length());
-    summaries_.Follow(source);
+    summaries_->Follow(source);
     const int first = options_.sink / kKeyBlock, end = recent_begin / kKeyBlock;
     if (end - first < n_blocks_) return HoldEverything(source);
     const int n_fixed = options_.sink + n_blocks_ * kKeyBlock;
     LS_TRY(MakeRoom(n_fixed + source.length() - recent_begin));
     std::vector<BlockMove> moves;
     if (n_fixed_ == 0) AddSink(&moves);
-    std::vector<float> scores(Z(summaries_.n_blocks() - first));
-    std::vector<int32_t> best;
-    const size_t of_head = queries_.size() / Z(int64_t{n_layer_} * layout_.n_kv_head);
-    for (int layer = 0; layer < n_layer_ && n_blocks_ > 0; ++layer) {
+    std::vector<int32_t> best;  // (n_layer, n_kv_head, n_blocks)
+    if (n_blocks_ > 0) summaries_->Choose(first, end, n_blocks_, options_.reduce, &best);
+    for (int layer = 0; layer < n_layer_; ++layer) {
       for (int head = 0; head < layout_.n_kv_head; ++head) {
-        const size_t at = Z(int64_t{layer} * layout_.n_kv_head + head) * of_head;
-        summaries_.Score(layer, head, std::span(queries_).subspan(at, of_head), first, scores, n_rows_,
-                         options_.reduce);
-        BestBlocks(std::span(scores).first(Z(end - first)), first, n_blocks_, &best);
-        AddBlocks(layer, head, best, &moves);
+        AddBlocks(layer, head, std::span(best).subspan(HeldAt(layer, head), Z(n_blocks_)), &moves);
       }
     }
     MoveBlocks(source, moves);
@@ -103,17 +83,17 @@ class RetrievalCacheImpl final : public RetrievalCache {
     return CopyRecent(source);
   }
 
-  void Prepare(const KvCache& source) override { summaries_.Follow(source); }
+  void Prepare(const KvCache& source) override { summaries_->Follow(source); }
 
   void Forget(int length) override {
     Drop(std::min(length, length_));
-    summaries_.Truncate(length);
+    summaries_->Truncate(length);
   }
 
   int recent_begin() const override { return recent_begin_; }
   RetrievalWork work() const override {
     RetrievalWork work = work_;
-    work.blocks_summarised = summaries_.n_summarised();
+    work.blocks_summarised = summaries_->n_summarised();
     return work;
   }
   std::span<const int32_t> blocks(int layer, int kv_head) const override {
@@ -123,7 +103,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
 
   void Truncate(int length) override {
     Drop(length);
-    summaries_.Truncate(length);
+    summaries_->Truncate(length);
   }
 
  protected:
@@ -216,7 +196,7 @@ class RetrievalCacheImpl final : public RetrievalCache {
   }
 
   const KvLayout layout_;
-  const int n_layer_, n_head_;
+  const int n_layer_;
   const RetrievalOptions options_;
   const int n_blocks_;  // that are chosen
   int n_fixed_ = 0;     // slots of sink and chosen blocks; 0: everything is recent
@@ -225,10 +205,8 @@ class RetrievalCacheImpl final : public RetrievalCache {
   bool lost_ = false;  // positions before recent_begin_ are nowhere
   int n_speculated_ = 0;
   RetrievalWork work_;
-  BlockSummaries summaries_;
-  int n_rows_ = 1;              // that choose
-  std::vector<float> queries_;  // (n_layer, n_kv_head, n_rows, group, head_dim)
-  std::vector<int32_t> held_;   // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
+  const std::unique_ptr<BlockSummaries> summaries_;
+  std::vector<int32_t> held_;  // (n_layer, n_kv_head, n_blocks): what the fixed slots hold
   KvSlots slots_;
   std::vector<SlotMove> moves_;  // of one call
 };

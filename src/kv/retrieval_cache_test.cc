@@ -19,7 +19,7 @@
 namespace longspec {
 namespace {
 
-constexpr int kLayers = 2, kHeads = 2, kGroup = 3, kDim = 32;
+constexpr int kLayers = 2, kHeads = 2, kGroup = 3, kDim = 32, kQueryWidth = kHeads * kGroup * kDim;
 
 KvLayout Layout(CacheType type) {
   return {.k_type = type, .v_type = type, .n_kv_head = kHeads, .head_dim = kDim};
@@ -54,13 +54,13 @@ struct Queries {
       layer.resize(static_cast<size_t>(kHeads) * kGroup * kDim);
       for (float& x : layer) x = normal(rng);
     }
-    for (const auto& layer : numbers) views.push_back(layer.data());
+    for (const auto& layer : numbers) views.emplace_back(layer.data(), 1, kQueryWidth);
   }
   float At(int layer, int head, int in_group, int d) const {
     return numbers[static_cast<size_t>(layer)][static_cast<size_t>(((head * kGroup) + in_group) * kDim + d)];
   }
   std::vector<float> numbers[kLayers];
-  std::vector<const float*> views;
+  std::vector<StateRows> views;
 };
 
 // The score of a block as the enumeration's comments say it, from the keys themselves.
@@ -177,15 +177,15 @@ TEST(RetrievalCache, SeveralRowsChooseByTheMeanScore) {
   Grow(*source, 350, rng);
   const Queries rows[] = {Queries(5), Queries(6), Queries(7)};
   std::vector<std::vector<float>> together(kLayers);
-  std::vector<const float*> views;
+  std::vector<StateRows> views;
   for (int layer = 0; layer < kLayers; ++layer) {
     for (const Queries& row : rows) {
       together[static_cast<size_t>(layer)].insert(together[static_cast<size_t>(layer)].end(),
                                                   row.numbers[layer].begin(), row.numbers[layer].end());
     }
-    views.push_back(together[static_cast<size_t>(layer)].data());
+    views.emplace_back(together[static_cast<size_t>(layer)].data(), 3, kQueryWidth);
   }
-  part->SetQueries(views, 3);
+  part->SetQueries(views);
   ASSERT_TRUE(part->Follow(*source).ok());
   int n_other = 0;  // than what the first row alone would choose
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -259,7 +259,7 @@ TEST(RetrievalCache, HeadsOfAGroupHaveOneVoteEach) {
       const auto begin = numbers.begin() + static_cast<std::ptrdiff_t>(head * kGroup * kDim);
       std::rotate(begin, begin + kDim, begin + kGroup * kDim);
     }
-    turned.views[layer] = numbers.data();
+    turned.views[layer] = {numbers.data(), 1, kQueryWidth};
   }
   EXPECT_NE(turned.numbers[0], queries.numbers[0]);
   const auto choose = [&](const Queries& by) {
@@ -292,14 +292,14 @@ TEST(RetrievalCache, ReductionsAreOfRowsAndEqualForOne) {
     const auto part =
         MakeRetrievalCache(MakeHostPool(Layout(CacheType::kF32), kLayers), kHeads * kGroup, options);
     std::vector<std::vector<float>> together(kLayers);
-    std::vector<const float*> views;
+    std::vector<StateRows> views;
     for (size_t layer = 0; layer < kLayers; ++layer) {
       for (const Queries& row : std::span(rows).first(n_rows)) {
         together[layer].insert(together[layer].end(), row.numbers[layer].begin(), row.numbers[layer].end());
       }
-      views.push_back(together[layer].data());
+      views.emplace_back(together[layer].data(), static_cast<int>(n_rows), kQueryWidth);
     }
-    part->SetQueries(views, static_cast<int>(n_rows));
+    part->SetQueries(views);
     EXPECT_TRUE(part->Follow(*source).ok());
     Chosen chosen;
     for (int layer = 0; layer < kLayers; ++layer) {
@@ -352,7 +352,7 @@ TEST(BlockSummaries, ScoreSpecPvsExample) {
   q[0] = 1;
   q[1] = -1;
   for (const auto& [kind, expected] : {std::pair(BlockScore::kMinMax, 1.0F), {BlockScore::kQuest, 4.0F}}) {
-    BlockSummaries summaries(source->Span(0).layout, 1, kind);
+    HostSummaries summaries(source->Span(0).layout, 1, 1, kind);
     summaries.Follow(*source);
     ASSERT_EQ(summaries.n_blocks(), 1);
     summaries.Score(0, 0, q, 0, score);
@@ -363,7 +363,7 @@ TEST(BlockSummaries, ScoreSpecPvsExample) {
 // Three rows of two query heads, whose scores of that block are 1 and 4, 3 and 2, 1 and 0.
 TEST(BlockSummaries, ScoresOfSeveralRowsAreReducedHeadByHead) {
   const auto source = SpecPvsBlock();
-  BlockSummaries summaries(source->Span(0).layout, 1, BlockScore::kMinMax);
+  HostSummaries summaries(source->Span(0).layout, 1, 2, BlockScore::kMinMax);
   summaries.Follow(*source);
   std::vector<float> queries, score(1);
   for (const auto& [x, y] :
@@ -382,7 +382,7 @@ TEST(BlockSummaries, ScoresOfSeveralRowsAreReducedHeadByHead) {
 TEST(BlockSummaries, GrownInPiecesTheyAreTheSame) {
   std::mt19937 rng(4);
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
-  BlockSummaries pieces(Layout(CacheType::kF16), kLayers, BlockScore::kQuest);
+  HostSummaries pieces(Layout(CacheType::kF16), kLayers, kHeads * kGroup, BlockScore::kQuest);
   for (const int n : {5, 30, 1, 100, 12}) {
     Grow(*source, n, rng);
     pieces.Follow(*source);
@@ -390,14 +390,13 @@ TEST(BlockSummaries, GrownInPiecesTheyAreTheSame) {
   pieces.Truncate(70);
   EXPECT_EQ(pieces.n_blocks(), 4);
   pieces.Follow(*source);
-  BlockSummaries whole(Layout(CacheType::kF16), kLayers, BlockScore::kQuest);
+  HostSummaries whole(Layout(CacheType::kF16), kLayers, kHeads * kGroup, BlockScore::kQuest);
   whole.Follow(*source);
   ASSERT_EQ(pieces.n_blocks(), 148 / 16);
   std::vector<float> a(9), b(9);
   const Queries queries(1);
   for (int layer = 0; layer < kLayers; ++layer) {
-    const std::span<const float> q(queries.views[static_cast<size_t>(layer)],
-                                   static_cast<size_t>(kGroup) * kDim);
+    const auto q = std::span(queries.numbers[layer]).first(static_cast<size_t>(kGroup) * kDim);
     pieces.Score(layer, 1, q, 0, a);
     whole.Score(layer, 1, q, 0, b);
     EXPECT_EQ(a, b);

@@ -46,6 +46,7 @@ class StreamingCache final : public WorkingSet {
     span.n_speculated = n_speculated_;
     return span;
   }
+  const KvMover& mover() const override { return slots_.mover(); }
 
   Status Follow(const KvCache& source) override {
     LS_CHECK(!transaction_open() && source.n_slots() == source.length());

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kv/kv_cache.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
@@ -25,9 +26,9 @@ class WorkingSet : public KvCache {
 
   // Whether what it holds depends on what the target asked for last.
   virtual bool wants_queries() const { return false; }
-  // The rotated queries of the newest position of `source`, per layer (n_rows, n_head * head_dim); or of
-  // several rows that are to choose together.
-  virtual void SetQueries(std::span<const float* const>, int /*n_rows*/ = 1) {}
+  // The rotated queries of the newest position of `source`, per layer (1, n_head * head_dim); or of several
+  // rows that are to choose together.
+  virtual void SetQueries(std::span<const StateRows> /*by_layer*/) {}
 };
 
 }  // namespace longspec

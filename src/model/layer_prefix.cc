@@ -8,8 +8,8 @@
 
 namespace longspec {
 
-LayerPrefix::LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd)
-    : n_embd_(n_embd), slots_(std::move(pool)) {
+LayerPrefix::LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd, const StateMemory& memory)
+    : hidden_(n_embd, memory), slots_(std::move(pool)) {
   LS_CHECK(n_layers() > 0 && n_embd > 0);
 }
 
@@ -26,8 +26,7 @@ void LayerPrefix::Clear(int base) {
 
 void LayerPrefix::Add(int32_t token, int32_t parent) {
   LS_CHECK(parent < n_rows());
-  const size_t n = rows_.size() + 1;
-  if (hidden_.size() < n * Z(n_embd_)) hidden_.resize(n * Z(n_embd_));
+  if (hidden_.size() == n_rows()) hidden_.Grow(1);
   slots_.Reserve(n_rows() + 1);
   Row row = {.token = token, .parent = parent, .path = {}};
   if (parent >= 0) row.path = At(parent).path;

@@ -15,14 +15,15 @@
 
 #include "attention/kv_span.h"
 #include "kv/kv_slots.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
 class LayerPrefix {
  public:
   // Of a target whose residual stream is n_embd wide. `pool`: laid out as its cache, with as many layers as
-  // rows are run through.
-  LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd);
+  // rows are run through. `memory`: for that stream, where the target computes; borrowed.
+  LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd, const StateMemory& memory = HostStates());
 
   int n_layers() const { return slots_.n_layer(); }
   int base() const { return base_; }  // position of rows without a parent
@@ -35,8 +36,8 @@ class LayerPrefix {
   // The row below `parent` (-1: without a parent) with this token, or -1.
   int Find(int parent, int32_t token) const;
 
-  // (n_embd), after layer n_layers - 1.
-  const float* hidden(int row) const { return hidden_.data() + Z(row) * Z(n_embd_); }
+  // (n_rows, n_embd), after layer n_layers - 1. Valid until the next Add.
+  StateRows hidden() const { return hidden_.rows().From(0, n_rows()); }
   // Keys and values of row i are in slot i. Valid until the next Add.
   KvSpan span() const { return slots_.span(); }
 
@@ -46,10 +47,10 @@ class LayerPrefix {
   // For the target, which fills what it adds. Throws std::bad_alloc.
   void Add(int32_t token, int32_t parent);
   void Truncate(int n_rows) { rows_.resize(Z(n_rows)); }
-  float* hidden(int row) { return hidden_.data() + Z(row) * Z(n_embd_); }
+  float* hidden(int row) { return hidden_.row(row); }
   KvWriter writer() const { return slots_.writer(); }
 
-  size_t bytes() const { return hidden_.capacity() * sizeof(float) + slots_.bytes(); }
+  size_t bytes() const { return hidden_.bytes() + slots_.bytes(); }
 
  private:
   struct Row {
@@ -59,10 +60,9 @@ class LayerPrefix {
   static size_t Z(int64_t n) { return static_cast<size_t>(n); }
   const Row& At(int row) const { return rows_[Z(row)]; }
 
-  const int n_embd_;
   int base_ = 0;
   std::vector<Row> rows_;
-  std::vector<float> hidden_;  // (rows, n_embd), never fewer than there were
+  StateBuffer hidden_;  // (rows, n_embd), never fewer than there were
   KvSlots slots_;
 };
 

@@ -19,6 +19,7 @@
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
 #include "model/transformer.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -122,6 +123,11 @@ int RowOf(const LayerPrefix& prefix, const Tree& tree, int row) {
   return row < 0 ? -1 : prefix.Find(RowOf(prefix, tree, tree.ParentOf(row)), tree.tokens[Z(row)]);
 }
 
+void AddTo(std::vector<float>* all, const StateRows& rows) {
+  const std::vector<float> values = testing::ValuesOf(rows);
+  all->insert(all->end(), values.begin(), values.end());
+}
+
 // What a pass over the rows gives: logits of all, then what was tapped, then the keys and values of all
 // layers.
 std::vector<float> Pass(Model& m, KvCache& cache, const Tree& tree, const LayerPrefix* prefix,
@@ -132,11 +138,11 @@ std::vector<float> Pass(Model& m, KvCache& cache, const Tree& tree, const LayerP
   const auto output = m.target->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
   const TargetOutput::Segment& out = output->segments[0];
-  const size_t n = tree.tokens.size(), width = Z(m.config.n_embd);
+  const size_t n = tree.tokens.size();
   const float* const logits = out.logits[0].values().data();
   std::vector<float> all(logits, logits + n * Z(output->vocab));
-  for (const float* hidden : out.hidden) all.insert(all.end(), hidden, hidden + n * width);
-  if (out.final_hidden != nullptr) all.insert(all.end(), out.final_hidden, out.final_hidden + n * width);
+  for (const StateRows& hidden : out.hidden) AddTo(&all, hidden);
+  AddTo(&all, out.final_hidden);
   for (int layer = 0; layer < m.config.n_layer; ++layer) {
     for (size_t row = 0; row < n; ++row) {
       for (int head = 0; head < m.config.n_head_kv; ++head) {
@@ -390,10 +396,10 @@ TEST(LayerPrefix, WhatThePassBeforeTappedStays) {
     return *m.target->Forward({&segment, 1});
   }();
   const TargetOutput::Segment& out = output.segments[0];
-  ASSERT_EQ(out.n_query_rows, 1);
+  ASSERT_EQ(out.n_query_rows(), 1);
   const auto tapped = [&] {
-    std::vector<float> all(out.hidden[0], out.hidden[0] + m.config.n_embd);
-    for (const float* q : out.queries) all.insert(all.end(), q, q + m.config.n_head * m.config.head_dim);
+    std::vector<float> all = testing::ValuesOf(out.hidden[0]);
+    for (const StateRows& queries : out.queries) AddTo(&all, queries);
     return all;
   };
   const std::vector<float> before = tapped();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/target.h"
 
+#include "attention/attention_mass.h"
+#include "base/check.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -12,6 +14,15 @@ std::shared_ptr<ChunkPool> Target::NewPool(const KvLayout& layout, int n_layer,
 
 std::unique_ptr<LayerPrefix> Target::NewPrefix(const KvLayout& layout, int n_layers) const {
   return std::make_unique<LayerPrefix>(NewPool(layout, n_layers, {}), shared_parts()->sizes->n_embd);
+}
+
+void Target::AttentionMass(const KvCache& cache, int layer, const StateRows& query,
+                           std::vector<float>* mass) const {
+  LS_CHECK(query.size() == 1);
+  const SharedParts& parts = *shared_parts();
+  std::vector<float> room;
+  longspec::AttentionMass(*parts.lane.kernels, parts.sizes->attention(), cache.Span(layer), query.Read(&room),
+                          mass);
 }
 
 }  // namespace longspec

@@ -15,6 +15,7 @@
 #include "longspec/status.h"
 #include "model/layer_prefix.h"
 #include "sampling/logit_rows.h"
+#include "tensor/state_rows.h"
 
 namespace longspec {
 
@@ -44,20 +45,19 @@ struct ForwardSegment {
   const LayerPrefix* prefix = nullptr;
 };
 
-// Views into the target's own buffers: valid until its next Forward.
+// Views into the target's own buffers, wherever they lie: valid until its next Forward.
 struct TargetOutput {
   struct Segment {
-    LogitRows logits;                     // of the segment's last rows, as many as were asked for
-    std::vector<const float*> hidden;     // per Taps::hidden_layers: (n_rows, width) f32
-    const float* final_hidden = nullptr;  // (n_rows, width) f32
-    // Per layer, if Taps::query_rows > 0: (n_query_rows, n_head, head_dim) f32, of the last n_query_rows
-    // rows.
-    std::vector<const float*> queries;
-    int n_query_rows = 0;
+    LogitRows logits;               // of the segment's last rows, as many as were asked for
+    std::vector<StateRows> hidden;  // per Taps::hidden_layers: (n_rows, width)
+    StateRows final_hidden;         // (n_rows, width); empty: not asked for
+    // Per layer, if Taps::query_rows > 0: (n_query_rows(), n_head * head_dim), of the segment's last rows.
+    std::vector<StateRows> queries;
+
+    int n_query_rows() const { return queries.empty() ? 0 : queries.front().size(); }
   };
   std::vector<Segment> segments;
   int vocab = 0;
-  int width = 0;
 };
 
 struct SharedParts;
@@ -86,6 +86,11 @@ class Target {
   // For RunPrefix through the first `n_layers` layers, beside caches of this layout. REQUIRES: it has parts
   // to share.
   virtual std::unique_ptr<LayerPrefix> NewPrefix(const KvLayout& layout, int n_layers) const;
+
+  // How much a query looks at each position that the cache holds in this layer (attention/attention_mass.h).
+  // `query`: one row of those that a pass gave of the layer. REQUIRES: it has parts to share.
+  virtual void AttentionMass(const KvCache& cache, int layer, const StateRows& query,
+                             std::vector<float>* mass) const;
 
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;

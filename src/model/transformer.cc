@@ -167,7 +167,6 @@ Status Transformer::RunPrefix(std::span<const PrefixSegment> segments) {
 TargetOutput Transformer::Output(std::span<const ForwardSegment> segments) const {
   TargetOutput output;
   output.vocab = spec_.n_logits;
-  output.width = spec_.n_embd;
   size_t next_logits = 0;
   const std::span<const int> logit_rows = plan_.logit_rows();
   auto tap = plan_.hidden_taps().begin();
@@ -182,18 +181,19 @@ TargetOutput Transformer::Output(std::span<const ForwardSegment> segments) const
     out.logits = {logits_.data() + first * Z(spec_.n_logits), static_cast<int>(next_logits - first),
                   spec_.n_logits};
     for (; tap != plan_.hidden_taps().end() && tap->row_begin == plan_.first_row(s); ++tap) {
-      const float* from = tapped_.data() + tap->at;
+      const StateRows rows(tapped_.data() + tap->at, tap->row_end - tap->row_begin, spec_.n_embd);
       if (tap->layer == HiddenTap::kFinal) {
-        out.final_hidden = from;
+        out.final_hidden = rows;
       } else {
-        out.hidden.push_back(from);
+        out.hidden.push_back(rows);
       }
     }
     const int end = plan_.first_row(s) + static_cast<int>(segments[s].tokens.size());
     if (queries != plan_.query_taps().end() && queries->row_end == end) {
-      out.n_query_rows = queries->row_end - queries->row_begin;
+      const int n = queries->row_end - queries->row_begin;
       for (int layer = 0; layer < spec_.n_layer; ++layer) {
-        out.queries.push_back(tapped_.data() + queries->at + Z(layer) * Z(out.n_query_rows) * q_width());
+        out.queries.emplace_back(tapped_.data() + queries->at + Z(layer) * Z(n) * q_width(), n,
+                                 static_cast<int>(q_width()));
       }
       ++queries;
     }
@@ -247,7 +247,7 @@ void Transformer::BeginRow(std::span<const ForwardSegment> segments, const PassR
     return;
   }
   const LayerPrefix& prefix = *segment.prefix;
-  std::memcpy(x, prefix.hidden(row.prefix_row), Z(spec_.n_embd) * sizeof(float));
+  prefix.hidden().From(row.prefix_row, 1).Copy(x);
   const SlotMove move = {.from = row.prefix_row, .to = segment.kv->slot() + row.index};
   HostMover().MoveSlots(prefix.span(), plan_.writer(Z(row.segment)), prefix.n_layers(), {&move, 1});
 }

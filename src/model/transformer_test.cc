@@ -18,6 +18,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "network/rope.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -141,12 +142,12 @@ TEST_P(Architectures, WhatNobodyAsksForDoesNotChangeABitOfTheRest) {
       const auto output = m.target->Forward({&prompt, 1});
       ASSERT_TRUE(output.ok());
       const TargetOutput::Segment& out = output->segments[0];
-      const float* rows = !out.hidden.empty() ? out.hidden[0] : out.final_hidden;
-      const auto width = static_cast<size_t>(output->width);
-      if (rows == nullptr && !out.queries.empty()) rows = out.queries[static_cast<size_t>(last)];
-      if (rows != nullptr && logits == LogitsFor::kLastRow) tapped.assign(rows, rows + width);
-      if (rows != nullptr && logits == LogitsFor::kNone) {
-        EXPECT_EQ(std::memcmp(rows, tapped.data(), width * sizeof(float)), 0);
+      StateRows rows = !out.hidden.empty() ? out.hidden[0] : out.final_hidden;
+      if (rows.empty() && !out.queries.empty()) rows = out.queries[static_cast<size_t>(last)];
+      EXPECT_EQ(rows.empty(), taps == nullptr);
+      if (logits == LogitsFor::kLastRow) tapped = testing::ValuesOf(rows);
+      if (logits == LogitsFor::kNone) {
+        EXPECT_TRUE(SameBits(testing::ValuesOf(rows), tapped));
       }
       kv->CommitAll();
       auto next = other->Begin(1);
@@ -380,7 +381,8 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   // Taps belong to a segment, and so do the rows whose logits are wanted.
   EXPECT_TRUE(output->segments[0].hidden.empty());
   ASSERT_EQ(output->segments[1].hidden.size(), 1U);
-  const std::vector<float> tapped(output->segments[1].hidden[0], output->segments[1].hidden[0] + 20 * 64);
+  const std::vector<float> tapped = testing::ValuesOf(output->segments[1].hidden[0]);
+  ASSERT_EQ(tapped.size(), 20U * 64U);
   tb.reset();
   auto again = cache_b->Begin(20);
   const ForwardSegment later = {.tokens = b, .kv = &*again, .first_logits = 18, .taps = &taps};
@@ -388,7 +390,7 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   ASSERT_TRUE(second.ok());
   ASSERT_EQ(second->segments[0].logits.size(), 2);
   EXPECT_TRUE(SameBits(Rows(*second, 0)[0], rows_b[18]));
-  EXPECT_EQ(std::memcmp(tapped.data(), second->segments[0].hidden[0], tapped.size() * sizeof(float)), 0);
+  EXPECT_TRUE(SameBits(testing::ValuesOf(second->segments[0].hidden[0]), tapped));
 }
 
 TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
@@ -406,12 +408,15 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   ASSERT_EQ(out.hidden.size(), 2U);
   // The final norm of the last layer's output is the final hidden state.
   const TensorView* norm = m.file->FindTensor("output_norm.weight");
+  const std::vector<float> hidden = testing::ValuesOf(out.hidden[1]),
+                           final_hidden = testing::ValuesOf(out.final_hidden);
+  ASSERT_EQ(final_hidden.size(), 12U * 64U);
   for (int row = 0; row < 12; ++row) {
     float expected[64];
     const auto at = static_cast<size_t>(row) * 64;
-    kernels::Available().front()->rms_norm(out.hidden[1] + at, reinterpret_cast<const float*>(norm->data), 64,
+    kernels::Available().front()->rms_norm(hidden.data() + at, reinterpret_cast<const float*>(norm->data), 64,
                                            m.config.rms_eps, expected);
-    EXPECT_EQ(std::memcmp(expected, out.final_hidden + at, sizeof(expected)), 0) << row;
+    EXPECT_EQ(std::memcmp(expected, final_hidden.data() + at, sizeof(expected)), 0) << row;
   }
 }
 
@@ -428,10 +433,12 @@ TEST(Llama, TapsShowTheRotatedQueries) {
                                      {.tokens = tokens, .parents = {}, .kv = &*of_first, .taps = &taps}};
   const auto output = m.target->Forward(segments);
   ASSERT_TRUE(output.ok());
-  EXPECT_EQ(output->segments[0].n_query_rows, 0);
+  EXPECT_EQ(output->segments[0].n_query_rows(), 0);
   const auto& out = output->segments[1];
-  ASSERT_EQ(out.n_query_rows, 4);
+  ASSERT_EQ(out.n_query_rows(), 4);
   ASSERT_EQ(out.queries.size(), static_cast<size_t>(c.n_layer));
+  std::vector<Row> expected;  // by layer
+  for (const StateRows& layer : out.queries) expected.push_back(testing::ValuesOf(layer));
   const auto tensor = [&](const char* name) {
     return reinterpret_cast<const float*>(m.file->FindTensor(name)->data);
   };
@@ -458,10 +465,8 @@ TEST(Llama, TapsShowTheRotatedQueries) {
       }
     }
     for (size_t o = 0; o < q_width; ++o)
-      EXPECT_NEAR(out.queries[0][row * q_width + o], q[o], 1e-5) << row << " " << o;
+      EXPECT_NEAR(expected[0][row * q_width + o], q[o], 1e-5) << row << " " << o;
   }
-  std::vector<Row> expected;
-  for (const float* layer : out.queries) expected.emplace_back(layer, layer + 4 * q_width);
   const auto third = m.NewCache();
   {
     auto rows = third->Begin(6);
@@ -474,11 +479,11 @@ TEST(Llama, TapsShowTheRotatedQueries) {
       .tokens = std::span(tokens).last(3), .parents = {}, .kv = &*rows, .taps = &taps};
   const auto again = m.target->Forward({&end, 1});
   ASSERT_TRUE(again.ok());
-  ASSERT_EQ(again->segments[0].n_query_rows, 3);
+  ASSERT_EQ(again->segments[0].n_query_rows(), 3);
   for (size_t layer = 0; layer < expected.size(); ++layer) {
-    EXPECT_EQ(std::memcmp(expected[layer].data() + q_width, again->segments[0].queries[layer],
-                          3 * q_width * sizeof(float)),
-              0);
+    const Row queries = testing::ValuesOf(again->segments[0].queries[layer]);
+    ASSERT_EQ(queries.size(), 3 * q_width);
+    EXPECT_EQ(std::memcmp(expected[layer].data() + q_width, queries.data(), 3 * q_width * sizeof(float)), 0);
   }
 }
 

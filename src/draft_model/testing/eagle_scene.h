@@ -19,6 +19,7 @@
 #include "draft_model/option_use.h"
 #include "draft_model/testing/eagle_files.h"
 #include "draft_model/testing/tree_search.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
 
@@ -235,7 +236,7 @@ class EagleScene {
     EXPECT_TRUE(output.ok());
     rows->CommitAll();
     const KvSpan span = cache->Span(c.n_layer - 1);
-    const float* queries = output->segments[0].queries[static_cast<size_t>(c.n_layer - 1)];
+    const std::vector<float> queries = ValuesOf(output->segments[0].queries.back());
     std::vector<double> looks(n);
     for (int head = 0; head < c.n_head; ++head) {
       std::vector<double> weights(n);
@@ -243,7 +244,7 @@ class EagleScene {
       for (size_t p = 0; p < n; ++p) {
         double dot = 0;
         for (int d = 0; d < c.head_dim; ++d) {
-          dot += static_cast<double>(queries[head * c.head_dim + d]) *
+          dot += static_cast<double>(queries[static_cast<size_t>(head * c.head_dim + d)]) *
                  static_cast<double>(span.KeyAt(static_cast<int>(p), head * c.n_head_kv / c.n_head, d));
         }
         sum += weights[p] = std::exp(dot / std::sqrt(c.head_dim));
@@ -264,11 +265,15 @@ class EagleScene {
                                     .taps = &taps};
     const auto output = e_.tiny.target().Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
-    std::vector<const float*> parts = output->segments[0].hidden;
+    std::vector<StateRows> parts = output->segments[0].hidden;
     if (taps.final_hidden) parts = {output->segments[0].final_hidden};
     std::vector<Vec> features(n);
-    for (size_t j = 0; j < n; ++j) {
-      for (const float* part : parts) features[j].insert(features[j].end(), part + j * d, part + (j + 1) * d);
+    for (const StateRows& part : parts) {
+      const std::vector<float> values = ValuesOf(part);
+      for (size_t j = 0; j < n; ++j) {
+        const auto state = std::span(values).subspan(j * d, d);
+        features[j].insert(features[j].end(), state.begin(), state.end());
+      }
     }
     return features;
   }
