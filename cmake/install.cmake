@@ -26,12 +26,12 @@ endif()
 
 longspec_reachable(longspec_installed longspec_engine)
 
-add_library(longspec_api INTERFACE)
-add_library(longspec::longspec ALIAS longspec_api)
-target_include_directories(longspec_api INTERFACE
+add_library(longspec_public INTERFACE)
+add_library(longspec::longspec ALIAS longspec_public)
+target_include_directories(longspec_public INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-target_compile_features(longspec_api INTERFACE cxx_std_20)
-target_link_libraries(longspec_api INTERFACE longspec_engine)
+target_compile_features(longspec_public INTERFACE cxx_std_20)
+target_link_libraries(longspec_public INTERFACE longspec_engine)
 
 # Only packages that the installed libraries link are asked for where they are used.
 set(LONGSPEC_DEPENDENCIES "find_dependency(Threads)\n")
@@ -54,8 +54,8 @@ configure_package_config_file(cmake/longspecConfig.cmake.in ${PROJECT_BINARY_DIR
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/longspecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
-set_target_properties(longspec_api PROPERTIES EXPORT_NAME longspec)
-install(TARGETS longspec_api ${longspec_installed} EXPORT longspec_targets
+set_target_properties(longspec_public PROPERTIES EXPORT_NAME longspec)
+install(TARGETS longspec_public ${longspec_installed} EXPORT longspec_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/longspec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT longspec_targets FILE longspecTargets.cmake NAMESPACE longspec:: DESTINATION ${package_dir})

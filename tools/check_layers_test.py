@@ -48,8 +48,8 @@ class CheckLayersTest(unittest.TestCase):
         self.assert_error({"src/tree/a.h": '#include "tensor/view.h"\n'}, "src/tree/a.h:1", "only lower floors")
 
     def test_the_engine_knows_no_api(self):
-        self.assert_error({"src/engine/a.cc": '#include "openai/json.h"\n', "src/openai/json.h": ""},
-                          "src/engine/a.cc:1", "engine (floor 10) must not include openai (floor 11)")
+        self.assert_error({"src/engine/a.cc": '#include "api/fields.h"\n', "src/api/fields.h": ""},
+                          "src/engine/a.cc:1", "engine (floor 10) must not include api (floor 11)")
 
     def test_an_include_without_deps_is_caught(self):
         self.assert_error({"src/formats/CMakeLists.txt": "longspec_module(formats SOURCES a.cc DEPS base)\n",

@@ -77,7 +77,7 @@ DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
 # Tests of the optimised build that compare times: they have the machine for themselves.
 TIMED_TESTS = {"draft_text_test": ("*.*ATokenCosts*",)}
 # What strangers send to a server: three times as long.
-FUZZ_LONGER = ("openai_request_fuzz", "wire_request_fuzz")
+FUZZ_LONGER = ("openai_request_fuzz", "other_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
 LONG = ("engine_test", "draft_model_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
         "eval_test", "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py",

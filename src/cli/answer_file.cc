@@ -25,17 +25,17 @@ std::string_view WithoutZeros(std::string_view bytes) {
 
 // Reads whole lines; returns the bytes they take.
 Result<uint64_t> ReadAnswers(const std::string& path,
-                             const std::function<void(const openai::AnsweredRequest&)>& on_answer) {
+                             const std::function<void(const api::AnsweredRequest&)>& on_answer) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return IoError("cannot read " + path);
   uint64_t size = 0;
   std::string line;
   for (int64_t line_number = 1; std::getline(in, line); ++line_number) {
     if (in.eof()) {  // no line break
-      if (!openai::MayBeginAnswerLine(WithoutZeros(line))) return NoAnswer(path, line_number);
+      if (!api::MayBeginAnswerLine(WithoutZeros(line))) return NoAnswer(path, line_number);
       break;
     }
-    const auto answered = openai::ParseAnswerLine(line);
+    const auto answered = api::ParseAnswerLine(line);
     if (!answered) return NoAnswer(path, line_number);
     on_answer(*answered);
     size += line.size() + 1;
@@ -47,7 +47,7 @@ Result<uint64_t> ReadAnswers(const std::string& path,
 }  // namespace
 
 Result<AnswerFile> AnswerFile::Open(const std::string& path,
-                                    const std::function<void(const openai::AnsweredRequest&)>& on_answer) {
+                                    const std::function<void(const api::AnsweredRequest&)>& on_answer) {
   std::error_code error;
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {
     LS_ASSIGN(Output output, Output::Append(path));

@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "api/batch_lines.h"
 #include "cli/output.h"
 #include "longspec/status.h"
-#include "openai/batch_lines.h"
 
 namespace longspec::cli {
 
@@ -22,7 +22,7 @@ class AnswerFile {
   // if one of them is no answer; kIo if another process is writing the file. A pipe or a device is only
   // written.
   static Result<AnswerFile> Open(const std::string& path,
-                                 const std::function<void(const openai::AnsweredRequest&)>& on_answer);
+                                 const std::function<void(const api::AnsweredRequest&)>& on_answer);
 
   // `line` ends in a line break. After an error the file holds what it held before.
   Status Append(std::string_view line);

@@ -8,14 +8,15 @@
 #include <system_error>
 #include <utility>
 
+#include "api/answer_form.h"
+#include "api/apply_dialect.h"
+#include "api/openai.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "cli/report.h"
-#include "openai/answer_parts.h"
-#include "openai/responses.h"
 
 namespace longspec::cli {
 namespace {
@@ -60,7 +61,7 @@ struct Batch::Pending {
   int64_t line_number = 0, scheduled_as = 0;
   size_t n_bytes = 0;
   std::string custom_id;
-  openai::Endpoint endpoint = openai::Endpoint::kChatCompletions;
+  api::Endpoint endpoint = api::Endpoint::kChatCompletions;
   chat::ReadingForm reading;  // of the answers
   std::vector<std::optional<GenerationResult>> answers;
   int64_t pieces = 0;  // of text so far
@@ -86,7 +87,7 @@ Batch::Batch(const BatchOptions& options, std::unique_ptr<LineSource> lines, int
 Batch::~Batch() = default;
 
 Status Batch::OpenAnswers() {
-  auto answers = AnswerFile::Open(options_.output, [this](const openai::AnsweredRequest& answered) {
+  auto answers = AnswerFile::Open(options_.output, [this](const api::AnsweredRequest& answered) {
     if (answered.custom_id.empty()) {
       answered_lines_.insert(answered.line_number);
     } else {
@@ -152,14 +153,14 @@ bool Batch::HasRoom() const {
 
 void Batch::TakeLine(Scheduler& scheduler, const std::string& line) {
   const int64_t line_number = lines_->line_number();
-  openai::BatchLine parsed = openai::ParseBatchLine(line, options_.defaults);
+  api::BatchLine parsed = api::ParseBatchLine(line, options_.defaults);
   if (WasAnswered(parsed, line_number)) {
     ++summary_.skipped;
-  } else if (const auto* error = std::get_if<openai::ApiError>(&parsed.request)) {
+  } else if (const auto* error = std::get_if<api::Error>(&parsed.request)) {
     WriteError(parsed.custom_id, line_number, *error);
   } else {
-    auto& request = std::get<openai::ApiRequest>(parsed.request);
-    if (const auto refused = openai::ApplyTools(model_.dialect, &request)) {
+    auto& request = std::get<api::Request>(parsed.request);
+    if (const auto refused = api::ApplyTools(model_.dialect, &request)) {
       WriteError(parsed.custom_id, line_number, *refused);
     } else {
       Submit(scheduler, line.size(), std::move(parsed.custom_id), std::move(request));
@@ -169,26 +170,26 @@ void Batch::TakeLine(Scheduler& scheduler, const std::string& line) {
 
 // A custom_id belongs to the first request that has it: another one is turned into an error without a
 // custom_id, since an answer that has it must mean the first.
-bool Batch::WasAnswered(openai::BatchLine& line, int64_t line_number) {
+bool Batch::WasAnswered(api::BatchLine& line, int64_t line_number) {
   if (!line.custom_id.empty()) {
     const auto [known, is_new] = ids_.try_emplace(line.custom_id, Known::kSeen);
     if (is_new) return false;
     if (std::exchange(known->second, Known::kSeen) == Known::kAnswered) return true;
     line.custom_id.clear();
-    line.request = openai::ApiError{.message = "custom_id was used before in this file",
-                                    .param = "custom_id",
-                                    .code = "duplicate_custom_id"};
+    line.request = api::Error{.message = "custom_id was used before in this file",
+                              .param = "custom_id",
+                              .code = "duplicate_custom_id"};
   }
   return answered_lines_.contains(line_number);
 }
 
-chat::ReadingForm Batch::ReadingOf(openai::ApiRequest* request) const {
-  const bool may_think = model_.dialect.thinking || request->wishes.thoughts == openai::ThoughtsPlace::kApart;
+chat::ReadingForm Batch::ReadingOf(api::Request* request) const {
+  const bool may_think = model_.dialect.thinking || request->wishes.thoughts == api::ThoughtsPlace::kApart;
   const std::string prompt = may_think && model_.prompt ? model_.prompt(request->generation) : std::string();
-  return openai::ReadingFormOf(model_.dialect, prompt, request);
+  return api::ReadingFormOf(model_.dialect, prompt, request);
 }
 
-void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request) {
+void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, api::Request request) {
   WarnOfUnknown(request);
   if (const auto& wish = request.speculative; !wish.type.empty() || wish.max_rows >= 0) {
     SpeculationOptions& speculation = request.generation.speculation;
@@ -227,7 +228,7 @@ void Batch::Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, 
   }
   in_flight_.erase(pending->line_number);
   bytes_in_flight_ -= n_bytes;
-  WriteError(pending->custom_id, pending->line_number, openai::RefusalOf(id.status()));
+  WriteError(pending->custom_id, pending->line_number, api::RefusalOf(id.status()));
 }
 
 // One error is the whole request's: what its other answers come to does not matter then.
@@ -242,26 +243,26 @@ void Batch::End(const std::shared_ptr<Pending>& pending, int index, Result<Gener
   pieces_in_flight_ -= pending->pieces;
   pending->batch = nullptr;
   if (failed) {
-    WriteError(pending->custom_id, pending->line_number, openai::FailureOf(result.status()));
+    WriteError(pending->custom_id, pending->line_number, api::FailureOf(result.status()));
   } else {
     WriteAnswer(*pending);
   }
 }
 
 void Batch::WriteAnswer(const Pending& pending) {
-  std::vector<openai::Answer> answers;
+  std::vector<api::Answer> answers;
   for (const auto& answer : pending.answers) answers.push_back({.result = *answer});
   const std::string id = NextId();
-  const openai::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
-  auto body = openai::ResponseJson(pending.endpoint, head, answers);
-  if (pending.reading.reads()) openai::MoveParts(pending.reading, id, &body);
-  if (!Write(openai::BatchAnswerJson(id, pending.custom_id, body))) return;
+  const api::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
+  auto body = api::ResponseJson(pending.endpoint, head, answers);
+  if (pending.reading.reads()) api::MoveParts(pending.reading, id, &body);
+  if (!Write(api::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
-  for (const openai::Answer& answer : answers) Count(answer.result);
+  for (const api::Answer& answer : answers) Count(answer.result);
 }
 
-void Batch::WriteError(const std::string& custom_id, int64_t line_number, const openai::ApiError& error) {
-  if (Write(openai::BatchErrorJson(NextId(), custom_id, line_number, error))) ++summary_.errors;
+void Batch::WriteError(const std::string& custom_id, int64_t line_number, const api::Error& error) {
+  if (Write(api::BatchErrorJson(NextId(), custom_id, line_number, error))) ++summary_.errors;
 }
 
 // After a line that could not be written, none is: the disk may take a short one again.
@@ -280,7 +281,7 @@ void Batch::Count(const GenerationResult& answer) {
   distinct_tokens_ += answer.distinct_4gram * static_cast<double>(t.predicted_n);
 }
 
-void Batch::WarnOfUnknown(const openai::ApiRequest& request) {
+void Batch::WarnOfUnknown(const api::Request& request) {
   const auto warn = [&](const std::string& name, const char* what) {
     if (!options_.on_warning || warned_.size() == kMostWarnings || !warned_.insert(name).second) return;
     options_.on_warning(options_.input + ":" + std::to_string(lines_->line_number()) + ": the field \"" +

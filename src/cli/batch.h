@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Working through a file of requests (openai/batch_lines.h) with a scheduler, several at a time. Answers are
+// Working through a file of requests (api/batch_lines.h) with a scheduler, several at a time. Answers are
 // appended as they come; requests that the file of answers already has are passed over. One thread; tells the
 // world what happens through callbacks and results only.
 #pragma once
@@ -15,18 +15,18 @@
 #include <unordered_set>
 #include <vector>
 
+#include "api/batch_lines.h"
 #include "chat/answer_reader.h"
 #include "chat/dialect.h"
 #include "cli/answer_file.h"
 #include "features/documents.h"
 #include "longspec/scheduler.h"
-#include "openai/batch_lines.h"
 
 namespace longspec::cli {
 
 struct BatchOptions {
   std::string input, output;
-  openai::RequestDefaults defaults;  // what requests do not say
+  api::RequestDefaults defaults;  // what requests do not say
   // Requests handed to the scheduler and not answered yet: enough to choose from, whatever the length of the
   // file. MostInFlight says how many that is.
   size_t most_in_flight = 256;
@@ -94,15 +94,15 @@ class Batch {
   Status Fill(Scheduler& scheduler);
   bool HasRoom() const;
   void TakeLine(Scheduler& scheduler, const std::string& line);
-  bool WasAnswered(openai::BatchLine& line, int64_t line_number);
-  chat::ReadingForm ReadingOf(openai::ApiRequest* request) const;
-  void Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, openai::ApiRequest request);
+  bool WasAnswered(api::BatchLine& line, int64_t line_number);
+  chat::ReadingForm ReadingOf(api::Request* request) const;
+  void Submit(Scheduler& scheduler, size_t n_bytes, std::string custom_id, api::Request request);
   void End(const std::shared_ptr<Pending>& pending, int index, Result<GenerationResult> result);
   void WriteAnswer(const Pending& pending);
-  void WriteError(const std::string& custom_id, int64_t line_number, const openai::ApiError& error);
+  void WriteError(const std::string& custom_id, int64_t line_number, const api::Error& error);
   bool Write(const nlohmann::ordered_json& line);
   void Count(const GenerationResult& answer);
-  void WarnOfUnknown(const openai::ApiRequest& request);
+  void WarnOfUnknown(const api::Request& request);
   bool Report();
   Status Stopped(const Status& why) const;
   Status CheckCount() const;

@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "api/request.h"
+#include "api/shared_fields.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "cli/batch.h"
@@ -24,7 +26,6 @@
 #include "cli/template_options.h"
 #include "longspec/engine.h"
 #include "longspec/scheduler.h"
-#include "openai/requests.h"
 
 namespace longspec::cli {
 namespace {
@@ -117,7 +118,7 @@ int RunBatchCommand(const BatchFlags& flags) {
 
 Runner SetUpBatch(CLI::App& app) {
   auto flags = std::make_shared<BatchFlags>();
-  flags->batch.defaults = openai::OpenAiDefaults();
+  flags->batch.defaults = api::OpenAiDefaults();
   GenerationRequest& defaults = flags->batch.defaults.generation;
   AddModelOptions(app, &flags->model);
   const std::string group = "Batch";

@@ -17,6 +17,7 @@
 #include <map>
 #include <sstream>
 
+#include "api/shared_fields.h"
 #include "cli/testing/fake_scheduler.h"
 
 namespace longspec::cli {
@@ -53,7 +54,7 @@ class BatchTest : public ::testing::Test {
     options_.input = folder_ + "/requests.jsonl";
     options_.output = folder_ + "/answers.jsonl";
     options_.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
-    options_.defaults = openai::OpenAiDefaults();
+    options_.defaults = api::OpenAiDefaults();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <cstdio>
 
+#include "api/answer_form.h"
 #include "base/print.h"
 #include "cli/exit_code.h"
 #include "engine/memory_plan.h"
-#include "openai/json.h"
-#include "openai/responses.h"
+#include "json/json_text.h"
 #include "tokenizer/utf8.h"
 
 namespace longspec::cli {
@@ -171,7 +171,7 @@ Json GenerationJson(const GenerationResult& result, const std::string& model) {
   json["tokens"] = result.tokens;
   json["finish_reason"] = ToString(result.finish_reason);
   json["seed"] = result.seed;
-  json["timings"] = openai::TimingsJson(result.timings);
+  json["timings"] = api::TimingsJson(result.timings);
   json["speculative"] = {{"type", s.type},
                          {"steps", s.steps},
                          {"mean_acceptance_length", s.mean_acceptance_length},
@@ -287,7 +287,7 @@ Json InfoJson(const ModelInfo& info) {
   return json;
 }
 
-std::string JsonLine(const Json& json) { return openai::DumpJson(json) + "\n"; }
+std::string JsonLine(const Json& json) { return WriteJson(json) + "\n"; }
 
 std::string EscapeText(std::string_view bytes) {
   std::string text;

@@ -19,7 +19,7 @@ std::vector<std::string> Split(const std::string& list) {
 }  // namespace
 
 Result<std::vector<std::string>> ApplySamplers(const std::string& list, SamplingOptions* options) {
-  const auto left = openai::KeepSamplers(Split(list), options);
+  const auto left = api::KeepSamplers(Split(list), options);
   if (!left.ok()) return InvalidArgument("--samplers " + list + ": " + left.status().message());
   std::vector<std::string> warnings;
   std::string missing;

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "api/template_fields.h"
 #include "cli/foreign_options.h"
-#include "openai/template_fields.h"
 
 namespace longspec::cli {
 namespace {
@@ -37,15 +37,15 @@ void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::st
   app.add_option_function<std::string>(
          "--chat-template-kwargs",
          [request](const std::string& text) {
-           auto variables = openai::ReadTemplateVariables(text);
+           auto variables = api::ReadTemplateVariables(text);
            if (!variables.ok())
              throw CLI::ValidationError("--chat-template-kwargs", variables.status().message());
            request->template_variables = *std::move(variables);
          },
          "Variables of the chat template, an object of JSON: {\"key\": \"value\"}")
       ->group(group);
-  const auto wish = [request](const openai::ThinkingWish& what) {
-    request->template_variables = openai::WithThinking(std::move(request->template_variables), what);
+  const auto wish = [request](const api::ThinkingWish& what) {
+    request->template_variables = api::WithThinking(std::move(request->template_variables), what);
   };
   const CLI::Option* const thinks =
       app.add_option_function<std::string>(
@@ -82,10 +82,9 @@ void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::st
       ->group(group);
 }
 
-void AddThoughtsOption(CLI::App& app, openai::ThoughtsPlace* place, const std::string& group) {
+void AddThoughtsOption(CLI::App& app, api::ThoughtsPlace* place, const std::string& group) {
   app.add_option_function<std::string>(
-         "--reasoning-format",
-         [place](const std::string& format) { *place = *openai::ThoughtsPlaceOf(format); },
+         "--reasoning-format", [place](const std::string& format) { *place = *api::ThoughtsPlaceOf(format); },
          "Where the thoughts of answers go: auto, reasoning_content where the model's template knows "
          "thoughts; "
          "deepseek: there in any case; none: they stay in the text")

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "api/request.h"
 #include "longspec/generation.h"
-#include "openai/thoughts.h"
 
 namespace longspec::cli {
 
@@ -21,6 +21,6 @@ inline constexpr std::string_view kTemplateOptions[] = {
 void AddTemplateOptions(CLI::App& app, GenerationRequest* request, const std::string& group);
 
 // --reasoning-format: where the thoughts of answers go.
-void AddThoughtsOption(CLI::App& app, openai::ThoughtsPlace* place, const std::string& group);
+void AddThoughtsOption(CLI::App& app, api::ThoughtsPlace* place, const std::string& group);
 
 }  // namespace longspec::cli

@@ -9,7 +9,7 @@
 namespace longspec::cli {
 namespace {
 
-using openai::ThoughtsPlace;
+using api::ThoughtsPlace;
 using ::testing::HasSubstr;
 
 struct Chats {

@@ -194,8 +194,8 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
   }
   if (route->at_once != nullptr)
     return route->at_once({.is_loading = serving == nullptr, .is_stopping = draining_}, *call);
-  if (serving == nullptr) return call->SendError(openai::Unavailable("Loading model"));
-  if (draining_ && method == "POST") return call->SendError(openai::Unavailable("the server is stopping"));
+  if (serving == nullptr) return call->SendError(api::Unavailable("Loading model"));
+  if (draining_ && method == "POST") return call->SendError(api::Unavailable("the server is stopping"));
   if (route->option != nullptr && !(options_.*route->option)) {
     return call->SendError(
         {.status_code = 501, .message = path + " is turned off", .type = "not_supported_error"});
@@ -206,10 +206,10 @@ void App::Handle(HttpRequest request, std::shared_ptr<Reply> reply) {
     try {
       handler(served, call);
     } catch (const std::bad_alloc&) {
-      call->SendError(openai::Unavailable("out of memory while reading the request"));
+      call->SendError(api::Unavailable("out of memory while reading the request"));
     }
   });
-  if (!posted) call->SendError(openai::Unavailable("too many requests at once: try again later"));
+  if (!posted) call->SendError(api::Unavailable("too many requests at once: try again later"));
 }
 
 }  // namespace longspec::server

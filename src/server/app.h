@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "api/request.h"
 #include "longspec/engine.h"
-#include "openai/requests.h"
 #include "server/access_log.h"
 #include "server/exchange.h"
 #include "server/metrics.h"
@@ -20,7 +20,7 @@
 namespace longspec::server {
 
 struct AppOptions {
-  openai::RequestDefaults defaults;  // what requests do not say
+  api::RequestDefaults defaults;  // what requests do not say
   SchedulerOptions scheduler;
   std::vector<std::string> model_names;            // the first as answers give it; none: the file's name
   std::vector<std::string> api_keys;               // empty: none is asked for

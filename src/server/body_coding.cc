@@ -12,7 +12,7 @@
 namespace longspec::server {
 namespace {
 
-using openai::ApiError;
+using api::Error;
 
 constexpr size_t kPieceBytes = size_t{64} << 10;
 
@@ -55,25 +55,24 @@ class Inflater {
 
 }  // namespace
 
-std::variant<std::string, ApiError> DecodedBody(std::string_view coding, std::string body,
-                                                size_t most_bytes) {
+std::variant<std::string, Error> DecodedBody(std::string_view coding, std::string body, size_t most_bytes) {
   const std::string name = LowerAscii(coding);
   if (name.empty() || name == "identity") return body;
   if (name != "gzip" && name != "x-gzip" && name != "deflate") {
-    return ApiError{.status_code = 415,
-                    .message = "Content-Encoding \"" + name.substr(0, 40) +
-                               "\" is not supported: it may be one of " + std::string(kBodyCodings)};
+    return Error{.status_code = 415,
+                 .message = "Content-Encoding \"" + name.substr(0, 40) +
+                            "\" is not supported: it may be one of " + std::string(kBodyCodings)};
   }
   std::string decoded;
   // One byte more than may be tells a body of just so many bytes from a longer one.
   if (Inflater().Run(body, most_bytes + 1, &decoded) && decoded.size() <= most_bytes) return decoded;
   if (decoded.size() > most_bytes) {
-    return ApiError{.status_code = 413,
-                    .message = "the body has more than " + std::to_string(most_bytes) + " bytes when decoded",
-                    .code = "request_too_large"};
+    return Error{.status_code = 413,
+                 .message = "the body has more than " + std::to_string(most_bytes) + " bytes when decoded",
+                 .code = "request_too_large"};
   }
-  return ApiError{.message = "the body is not whole, or not " + name + " as its Content-Encoding says",
-                  .code = "invalid_value"};
+  return Error{.message = "the body is not whole, or not " + name + " as its Content-Encoding says",
+               .code = "invalid_value"};
 }
 
 }  // namespace longspec::server

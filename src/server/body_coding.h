@@ -8,7 +8,7 @@
 #include <string_view>
 #include <variant>
 
-#include "openai/errors.h"
+#include "api/errors.h"
 
 namespace longspec::server {
 
@@ -17,7 +17,7 @@ inline constexpr std::string_view kBodyCodings = "gzip, deflate, identity";
 
 // The body as it was before it was coded. 415: the coding is none of these; 413: it has more than most_bytes,
 // of which no more than that is ever made; 400: it is not whole, or not of this coding.
-std::variant<std::string, openai::ApiError> DecodedBody(std::string_view coding, std::string body,
-                                                        size_t most_bytes);
+std::variant<std::string, api::Error> DecodedBody(std::string_view coding, std::string body,
+                                                  size_t most_bytes);
 
 }  // namespace longspec::server

@@ -8,7 +8,7 @@
 namespace longspec::server {
 namespace {
 
-using openai::ApiError;
+using api::Error;
 using ::testing::HasSubstr;
 
 std::string Coded(const std::string& text, bool gzip) {
@@ -29,12 +29,12 @@ std::string Coded(const std::string& text, bool gzip) {
 std::string Text(std::string_view coding, const std::string& body, size_t most = 1000) {
   const auto decoded = DecodedBody(coding, body, most);
   const auto* text = std::get_if<std::string>(&decoded);
-  return text != nullptr ? *text : "error: " + std::get<ApiError>(decoded).message;
+  return text != nullptr ? *text : "error: " + std::get<Error>(decoded).message;
 }
 
 int StatusOf(std::string_view coding, const std::string& body, size_t most = 1000) {
   const auto decoded = DecodedBody(coding, body, most);
-  const auto* error = std::get_if<ApiError>(&decoded);
+  const auto* error = std::get_if<Error>(&decoded);
   return error == nullptr ? 200 : error->status_code;
 }
 

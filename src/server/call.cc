@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/print.h"
-#include "openai/json.h"
+#include "json/json_text.h"
 #include "server/body_coding.h"
 
 namespace longspec::server {
@@ -49,14 +49,14 @@ void Call::Send(HttpResponse response) {
   reply_->Send(std::move(response));
 }
 
-void Call::SendJson(const Json& json) { Send({.body = openai::DumpJson(json) + "\n"}); }
+void Call::SendJson(const Json& json) { Send({.body = WriteJson(json) + "\n"}); }
 
-void Call::SendError(const openai::ApiError& error, const Json& more, Headers headers) {
-  openai::ApiError shown = error;
+void Call::SendError(const api::Error& error, const Json& more, Headers headers) {
+  api::Error shown = error;
   shown.message = Shown(std::move(shown.message));
   HttpResponse response{.status = error.status_code,
                         .headers = std::move(headers),
-                        .body = openai::DumpJson(ErrorJson(shown, more)) + "\n"};
+                        .body = WriteJson(ErrorJson(shown, more)) + "\n"};
   if (error.status_code == 429 || error.status_code == 503) response.headers.emplace_back("Retry-After", "1");
   if (error.status_code == 415) response.headers.emplace_back("Accept-Encoding", kBodyCodings);
   if (error.status_code == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -12,12 +12,11 @@
 #include <string>
 #include <utility>
 
-#include "openai/errors.h"
+#include "api/errors.h"
 #include "server/access_log.h"
 #include "server/exchange.h"
 #include "server/file_names.h"
 #include "server/metrics.h"
-#include "wire/errors.h"
 
 namespace longspec::server {
 
@@ -40,7 +39,7 @@ class Call {
   Body TakeBody() { return {std::exchange(request_.body, {}), std::exchange(request_.body_lease, nullptr)}; }
 
   // Before it is answered:
-  void set_error_form(wire::ErrorForm form) { error_form_ = form; }
+  void set_error_form(api::ErrorForm form) { error_form_ = form; }
   void set_common(Headers headers) { common_ = std::move(headers); }  // of every response
   void set_files(const FileNames* files) { files_ = files; }          // borrowed
   void set_silent(bool is_silent) { is_silent_ = is_silent; }         // no line unless it fails
@@ -49,15 +48,13 @@ class Call {
   std::string Shown(std::string message) const {
     return files_ == nullptr ? message : files_->WithoutFolders(std::move(message));
   }
-  nlohmann::ordered_json ErrorJson(const openai::ApiError& error,
-                                   const nlohmann::ordered_json& more = {}) const {
+  nlohmann::ordered_json ErrorJson(const api::Error& error, const nlohmann::ordered_json& more = {}) const {
     return error_form_(error, more);
   }
 
   void Send(HttpResponse response);
   void SendJson(const nlohmann::ordered_json& json);
-  void SendError(const openai::ApiError& error, const nlohmann::ordered_json& more = {},
-                 Headers headers = {});
+  void SendError(const api::Error& error, const nlohmann::ordered_json& more = {}, Headers headers = {});
 
   // Server-sent events. Comments are sent where nothing else is for so long; 0: none.
   void BeginEvents(int ping_seconds);
@@ -83,7 +80,7 @@ class Call {
   Metrics* const metrics_;
   const std::string id_;
   const double arrived_ms_;
-  wire::ErrorForm error_form_ = wire::ErrorBody;
+  api::ErrorForm error_form_ = api::ErrorBody;
   const FileNames* files_ = nullptr;
   bool is_silent_ = false;
   std::mutex mutex_;

@@ -5,22 +5,24 @@
 #include <ctime>
 #include <utility>
 
+#include "api/anthropic.h"
+#include "api/apply_dialect.h"
+#include "api/fields.h"
+#include "api/llama.h"
+#include "api/openai.h"
+#include "api/responses.h"
 #include "base/status_macros.h"
 #include "longspec/version.h"
-#include "openai/infill_fields.h"
-#include "openai/next_edit.h"
 #include "server/body_coding.h"
-#include "server/hole_prediction.h"
+#include "server/predictions.h"
 #include "server/serving.h"
-#include "wire/anthropic.h"
-#include "wire/responses_api.h"
 
 namespace longspec::server {
 namespace {
 
-using openai::ApiError;
-using openai::ApiRequest;
-using openai::Endpoint;
+using api::Endpoint;
+using api::Error;
+using api::Request;
 
 constexpr size_t kMostPredicted = size_t{1} << 17;  // tokens of a prediction: sorting them takes time
 
@@ -38,10 +40,10 @@ void AddPrediction(PredictionDraftOptions prediction, SpeculationOptions& specul
 
 // What the answer is going to be made of, as the prompt's form tells.
 std::optional<std::string> ExpectedIn(const GenerationRequest& request) {
-  return openai::UneditedRegion(request.messages.empty() ? request.prompt : request.messages.back().content);
+  return UneditedRegion(request.messages.empty() ? request.prompt : request.messages.back().content);
 }
 
-std::vector<int32_t> TokensOf(const Engine& engine, openai::Prompt prompt) {
+std::vector<int32_t> TokensOf(const Engine& engine, api::Prompt prompt) {
   if (prompt.size() == 1) return std::move(prompt[0].tokens);
   std::vector<int32_t> tokens;
   for (size_t i = 0; i < prompt.size(); ++i) {
@@ -52,7 +54,7 @@ std::vector<int32_t> TokensOf(const Engine& engine, openai::Prompt prompt) {
   return tokens;
 }
 
-Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const ApiRequest& request) {
+Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const Request& request) {
   InfillLayout layout = {.repository = false, .suffix_first = served.options.infill.suffix_first};
   if (request.endpoint == Endpoint::kInfill) {
     layout = served.options.infill;
@@ -63,23 +65,23 @@ Result<std::vector<int32_t>> InfillTokensOf(const Served& served, const ApiReque
 }
 
 std::string EndOf(const Engine& engine, const std::vector<int32_t>& prompt) {
-  const size_t n = std::min(prompt.size(), openai::kPromptEndTokens);
+  const size_t n = std::min(prompt.size(), api::kPromptEndTokens);
   return engine.Detokenize({prompt.end() - static_cast<std::ptrdiff_t>(n), prompt.end()});
 }
 
 // Takes the prompts out of the request. The error: what is wrong with one of them.
 Status TakePrompts(const Served& served, Prepared& prepared) {
-  ApiRequest& request = *prepared.request;
+  Request& request = *prepared.request;
   const Engine& engine = *served.engine;
-  std::vector<openai::Prompt> prompts = std::exchange(request.prompts, {});
+  std::vector<api::Prompt> prompts = std::exchange(request.prompts, {});
   GenerationRequest& generation = request.generation;
   if (request.infill) {
     LS_ASSIGN(prepared.prompts.emplace_back(), InfillTokensOf(served, request));
   } else if (prompts.empty()) {
     LS_ASSIGN(prepared.prompts.emplace_back(), engine.PromptTokens(generation));
-    prepared.reading = openai::ReadingFormOf(served.dialect, EndOf(engine, prepared.prompts[0]), &request);
+    prepared.reading = api::ReadingFormOf(served.dialect, EndOf(engine, prepared.prompts[0]), &request);
   }
-  for (openai::Prompt& prompt : prompts) {
+  for (api::Prompt& prompt : prompts) {
     // One that is a single text is what it would be if it were alone.
     GenerationRequest own;
     if (prompt.size() == 1 && prompt[0].tokens.empty()) {
@@ -97,7 +99,7 @@ Status TakePrompts(const Served& served, Prepared& prepared) {
 }
 
 // Of a model that lacks the tokens for a text with a hole.
-ApiError NoInfill(Endpoint endpoint, ApiError error) {
+Error NoInfill(Endpoint endpoint, Error error) {
   if (endpoint == Endpoint::kInfill)
     return {.status_code = 501, .message = std::move(error.message), .type = "not_supported_error"};
   error.param = "suffix";
@@ -106,18 +108,18 @@ ApiError NoInfill(Endpoint endpoint, ApiError error) {
 
 }  // namespace
 
-std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<ApiRequest, ApiError> parsed, Call& call) {
-  if (const auto* error = std::get_if<ApiError>(&parsed)) {
+std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<Request, Error> parsed, Call& call) {
+  if (const auto* error = std::get_if<Error>(&parsed)) {
     call.SendError(*error);
     return nullptr;
   }
   auto prepared = std::make_unique<Prepared>(
-      Prepared{.request = std::make_shared<ApiRequest>(std::get<ApiRequest>(std::move(parsed)))});
-  ApiRequest& request = *prepared->request;
+      Prepared{.request = std::make_shared<Request>(std::get<Request>(std::move(parsed)))});
+  Request& request = *prepared->request;
   if (!request.unknown.empty()) call.Note("unknown_fields", request.unknown);
   if (!request.ignored.empty()) call.Note("ignored_fields", request.ignored);
   call.Note("stream", request.wishes.stream);
-  if (const auto error = openai::ApplyTools(served.dialect, &request)) {
+  if (const auto error = api::ApplyTools(served.dialect, &request)) {
     call.SendError(*error);
     return nullptr;
   }
@@ -127,37 +129,26 @@ std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<ApiRequest, Ap
 
 namespace {
 
-using Parsed = std::variant<ApiRequest, ApiError>;
+// As the API of a route has requests.
+using Parse = std::variant<Request, Error> (*)(const nlohmann::ordered_json& body,
+                                               const api::RequestDefaults& defaults);
 
-// The request of a call, as `parse` makes it of the body; null after an error was sent.
-template <typename Parse>
-std::unique_ptr<Prepared> RequestOf(Served& served, Call& call, const Parse& parse) {
+// The request of a call; null after an error was sent.
+std::unique_ptr<Prepared> RequestOf(Served& served, Parse parse, Call& call) {
   const auto body = BodyOf(served, call);
   if (body == nullptr) return nullptr;
-  return PreparedOf(served, parse(*body), call);
-}
-
-std::unique_ptr<Prepared> RequestOf(Served& served, Endpoint endpoint, Call& call) {
-  return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
-    return openai::ParseRequest(endpoint, body, served.options.defaults);
-  });
-}
-
-std::unique_ptr<Prepared> MessagesOf(Served& served, bool count_only, Call& call) {
-  return RequestOf(served, call, [&](const nlohmann::ordered_json& body) {
-    return wire::ParseMessagesRequest(body, served.options.defaults, count_only);
-  });
+  return PreparedOf(served, parse(*body, served.options.defaults), call);
 }
 
 }  // namespace
 
-wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
-  wire::FormParts parts{.head = HeadOf(served, call),
-                        .request = prepared.request,
-                        .reading = prepared.reading,
-                        .n_ctx = served.engine->info().n_ctx};
+api::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared) {
+  api::FormParts parts{.head = HeadOf(served, call),
+                       .request = prepared.request,
+                       .reading = prepared.reading,
+                       .n_ctx = served.engine->info().n_ctx};
   parts.prompts.clear();
-  const bool shows = prepared.request->wishes.echo || openai::IsLlamas(prepared.request->endpoint);
+  const bool shows = prepared.request->wishes.echo || api::IsLlamas(prepared.request->endpoint);
   for (const auto& tokens : prepared.prompts) {
     parts.prompts.push_back({.text = shows ? served.engine->Detokenize(tokens) : std::string(),
                              .n_tokens = static_cast<int>(tokens.size())});
@@ -165,14 +156,14 @@ wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepar
   return parts;
 }
 
-void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
+void Generate(Served& served, Prepared& prepared, std::unique_ptr<api::AnswerForm> form,
               const CallPtr& call) {
   GenerationWish wish{.request = prepared.request, .prompts = std::move(prepared.prompts)};
   const GrammarText& grammar = wish.request->generation.grammar;
   if (grammar.kind != GrammarText::Kind::kNone) {
     auto compiled = served.engine->PrepareGrammar(grammar);
     if (!compiled.ok()) {
-      ApiError error = openai::BadValueOf(compiled.status());
+      Error error = api::BadValueOf(compiled.status());
       error.param = wish.request->grammar_field;
       return call->SendError(error);
     }
@@ -183,16 +174,12 @@ void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerFo
 
 namespace {
 
-void PostLlamas(Served& served, Endpoint endpoint, const CallPtr& call) {
-  const auto request = RequestOf(served, endpoint, *call);
-  if (request == nullptr) return;
-  Generate(served, *request, wire::MakeLlamaForm(FormPartsOf(served, *call, *request)), call);
-}
+using MakeForm = std::unique_ptr<api::AnswerForm> (*)(api::FormParts parts);
 
-void PostOpenAi(Served& served, Endpoint endpoint, const CallPtr& call) {
-  const auto request = RequestOf(served, endpoint, *call);
+void Respond(Served& served, Parse parse, MakeForm make_form, const CallPtr& call) {
+  const auto request = RequestOf(served, parse, *call);
   if (request == nullptr) return;
-  Generate(served, *request, wire::MakeOpenAiForm(FormPartsOf(served, *call, *request)), call);
+  Generate(served, *request, make_form(FormPartsOf(served, *call, *request)), call);
 }
 
 }  // namespace
@@ -201,12 +188,12 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call)
   Call::Body body = call.TakeBody();
   auto decoded = DecodedBody(call.request().Header("content-encoding"), std::move(body.text),
                              served.options.most_body_bytes);
-  if (const auto* error = std::get_if<ApiError>(&decoded)) {
+  if (const auto* error = std::get_if<Error>(&decoded)) {
     call.SendError(*error);
     return nullptr;
   }
-  auto json = openai::ParseJson(std::get<std::string>(decoded));
-  if (const auto* error = std::get_if<ApiError>(&json)) {
+  auto json = api::ParseJson(std::get<std::string>(decoded));
+  if (const auto* error = std::get_if<Error>(&json)) {
     call.SendError(*error);
     return nullptr;
   }
@@ -214,17 +201,17 @@ std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call)
 }
 
 bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
-  ApiRequest& request = *prepared.request;
+  Request& request = *prepared.request;
   GenerationRequest& generation = request.generation;
   const Engine& engine = *served.engine;
   auto& biases = generation.sampling.logit_bias;
   for (const auto& [text, bias] : request.text_bias) {
     for (const int32_t token : engine.Tokenize(text, false, true)) biases.emplace_back(token, bias);
-    if (biases.size() > openai::kMostBiases) {
-      call.SendError({.message = "logit_bias: its texts have more than " +
-                                 std::to_string(openai::kMostBiases) + " tokens",
-                      .param = "logit_bias",
-                      .code = "invalid_value"});
+    if (biases.size() > api::kMostBiases) {
+      call.SendError(
+          {.message = "logit_bias: its texts have more than " + std::to_string(api::kMostBiases) + " tokens",
+           .param = "logit_bias",
+           .code = "invalid_value"});
       return false;
     }
   }
@@ -248,7 +235,7 @@ bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
   if (request.prediction) prediction.tokens = engine.Tokenize(*request.prediction);
   AddPrediction(std::move(prediction), generation.speculation);
   if (const Status taken = TakePrompts(served, prepared); !taken.ok()) {
-    ApiError error = openai::BadValueOf(taken);
+    Error error = api::BadValueOf(taken);
     if (request.infill) error = NoInfill(request.endpoint, std::move(error));
     call.SendError(error);
     return false;
@@ -256,7 +243,7 @@ bool PrepareTokens(const Served& served, Prepared& prepared, Call& call) {
   return true;
 }
 
-openai::ResponseHead HeadOf(const Served& served, const Call& call) {
+api::ResponseHead HeadOf(const Served& served, const Call& call) {
   return {.id = call.id(),
           .created = std::time(nullptr),
           .model = served.model_names.front(),
@@ -264,45 +251,29 @@ openai::ResponseHead HeadOf(const Served& served, const Call& call) {
 }
 
 void PostChatCompletions(Served& served, CallPtr call) {
-  PostOpenAi(served, Endpoint::kChatCompletions, call);
+  Respond(served, api::ParseChatRequest, api::MakeOpenAiForm, call);
 }
-void PostCompletions(Served& served, CallPtr call) { PostOpenAi(served, Endpoint::kCompletions, call); }
-
-void PostLlamaCompletion(Served& served, CallPtr call) {
-  PostLlamas(served, Endpoint::kLlamaCompletion, call);
+void PostCompletions(Served& served, CallPtr call) {
+  Respond(served, api::ParseCompletionRequest, api::MakeOpenAiForm, call);
 }
-void PostInfill(Served& served, CallPtr call) { PostLlamas(served, Endpoint::kInfill, call); }
-
 void PostFimCompletions(Served& served, CallPtr call) {
-  const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) {
-    return openai::ParseFimRequest(body, served.options.defaults);
-  });
-  if (request == nullptr) return;
-  Generate(served, *request, wire::MakeOpenAiForm(FormPartsOf(served, *call, *request)), call);
+  Respond(served, api::ParseFimRequest, api::MakeOpenAiForm, call);
 }
-
+void PostLlamaCompletion(Served& served, CallPtr call) {
+  Respond(served, api::ParseLlamaRequest, api::MakeLlamaForm, call);
+}
+void PostInfill(Served& served, CallPtr call) {
+  Respond(served, api::ParseInfillRequest, api::MakeLlamaForm, call);
+}
 void PostMessages(Served& served, CallPtr call) {
-  const auto request = MessagesOf(served, false, *call);
-  if (request == nullptr) return;
-  Generate(served, *request, wire::MakeAnthropicForm(FormPartsOf(served, *call, *request)), call);
+  Respond(served, api::ParseMessagesRequest, api::MakeAnthropicForm, call);
 }
-
 void PostResponses(Served& served, CallPtr call) {
-  nlohmann::ordered_json repeated = nlohmann::ordered_json::object();
-  const auto request = RequestOf(served, *call, [&](const nlohmann::ordered_json& body) -> Parsed {
-    auto parsed = wire::ParseResponsesRequest(body, served.options.defaults);
-    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
-    auto& responses = std::get<wire::ResponsesRequest>(parsed);
-    repeated = std::move(responses.repeated);
-    return std::move(responses.chat);
-  });
-  if (request == nullptr) return;
-  auto form = wire::MakeResponsesForm(FormPartsOf(served, *call, *request), std::move(repeated));
-  Generate(served, *request, std::move(form), call);
+  Respond(served, api::ParseResponsesRequest, api::MakeResponsesForm, call);
 }
 
 void PostCountTokens(Served& served, CallPtr call) {
-  const auto request = MessagesOf(served, true, *call);
+  const auto request = RequestOf(served, api::ParseCountTokensRequest, *call);
   if (request != nullptr) call->SendJson({{"input_tokens", request->prompts[0].size()}});
 }
 

@@ -8,15 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "api/llama.h"
 #include "base/clock.h"
 
 namespace longspec::server {
 namespace {
 
-using openai::Answer;
-using openai::ApiError;
-using openai::TokenReport;
-using wire::AnswerForm;
+using api::Answer;
+using api::AnswerForm;
+using api::Error;
+using api::TokenReport;
 
 // Of a text that is UTF-8.
 size_t CountCharacters(std::string_view text) {
@@ -36,10 +37,10 @@ class Job : public std::enable_shared_from_this<Job> {
         grammar_(std::move(wish.grammar)),
         form_(std::move(form)),
         call_(std::move(call)) {
-    if (openai::TellsOfPrompts(request_)) SplitPrompts(wish.prompts);
+    if (api::TellsOfPrompts(request_)) SplitPrompts(wish.prompts);
     prompts_ = std::make_shared<const Prompts>(std::move(wish.prompts));
     answers_.resize(prompts_->size() * static_cast<size_t>(request_.n));
-    const bool llama_stream = openai::IsLlamas(request_.endpoint) && request_.wishes.stream;
+    const bool llama_stream = api::IsLlamas(request_.endpoint) && request_.wishes.stream;
     wants_tokens_ = request_.generation.n_logprobs >= 0 || request_.wishes.return_tokens ||
                     request_.wishes.return_token_source || llama_stream;
   }
@@ -152,7 +153,7 @@ class Job : public std::enable_shared_from_this<Job> {
     // The slot that was asked for is the first answer's.
     state.answer.slot =
         parts_.slots->Take(index == 0 ? request_.wishes.id_slot : -1, PromptOf(index), call_->id(),
-                           wire::PublicSettingsJson(request_.generation, parts_.engine->info().n_ctx));
+                           api::PublicSettingsJson(request_.generation, parts_.engine->info().n_ctx));
     parts_.slots->SetProgress(state.answer.slot, n_cached, 0);
     if (index == 0) {
       parts_.metrics->Observe("longspec:request_queue_time_seconds", (now - call_->arrived_ms()) / 1000);
@@ -167,14 +168,14 @@ class Job : public std::enable_shared_from_this<Job> {
     parts_.metrics->Add("longspec:prefix_cache_queries_total", n_prompt);
     parts_.metrics->Add("longspec:prefix_cache_hits_total", n_cached);
     SendEvents([&](AnswerForm& form) {
-      const wire::Start start{
+      const api::Start start{
           .index = index, .n_prompt = n_prompt, .n_cached = n_cached, .slot = state.answer.slot};
       return form.OnStart(start) + form.OnProgress(index, ProgressOf(state, n_cached));
     });
     SayFirst(index);
   }
 
-  static wire::Progress ProgressOf(const State& state, int processed) {
+  static api::Progress ProgressOf(const State& state, int processed) {
     return {.total = state.n_prompt,
             .cached = state.n_cached,
             .processed = processed,
@@ -218,7 +219,7 @@ class Job : public std::enable_shared_from_this<Job> {
     state.pending.push_back(std::move(report));
   }
 
-  openai::TokenText TextOf(const TokenLogprob& token) const {
+  api::TokenText TextOf(const TokenLogprob& token) const {
     return {.id = token.token, .bytes = parts_.engine->Detokenize({token.token}), .logprob = token.logprob};
   }
 
@@ -263,7 +264,7 @@ class Job : public std::enable_shared_from_this<Job> {
       Finish(index, std::move(*result));
     } else {
       parts_.slots->Leave(state.answer.slot, {});
-      Fail(openai::FailureOf(result.status()));
+      Fail(api::FailureOf(result.status()));
     }
     if (n_ended_ < answers_.size() || failed_) return;
     std::vector<Answer> answers;
@@ -300,7 +301,7 @@ class Job : public std::enable_shared_from_this<Job> {
   }
 
   // One error is the whole request's.
-  void Fail(const ApiError& error) {
+  void Fail(const Error& error) {
     if (std::exchange(failed_, true)) return;
     if (answers_.size() > 1) Cancel();
     bool begun = false;
@@ -309,7 +310,7 @@ class Job : public std::enable_shared_from_this<Job> {
       begun = std::exchange(begun_, true);
     }
     if (begun) {
-      ApiError shown = error;
+      Error shown = error;
       shown.message = call_->Shown(std::move(shown.message));
       call_->Note("error", error.message);
       call_->Write(form_->OnError(shown));
@@ -370,8 +371,8 @@ class Job : public std::enable_shared_from_this<Job> {
   }
 
   const JobParts parts_;
-  const std::shared_ptr<const openai::ApiRequest> held_;
-  const openai::ApiRequest& request_ = *held_;
+  const std::shared_ptr<const api::Request> held_;
+  const api::Request& request_ = *held_;
   const std::shared_ptr<const Grammar> grammar_;  // null: any text
   std::shared_ptr<const Prompts> prompts_;
   Prompts begins_;  // of answers that tell of their prompts; each prompt is one token
@@ -389,7 +390,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
 // Why the engine would not take it.
 void SendRefusal(const JobParts& parts, size_t n_longest, const Status& status, Call& call) {
-  const ApiError error = openai::RefusalOf(status);
+  const Error error = api::RefusalOf(status);
   nlohmann::ordered_json more = nlohmann::ordered_json::object();
   if (error.code == "context_length_exceeded")
     more = {{"n_prompt_tokens", n_longest}, {"n_ctx", parts.engine->info().n_ctx}};
@@ -398,7 +399,7 @@ void SendRefusal(const JobParts& parts, size_t n_longest, const Status& status, 
 
 }  // namespace
 
-void StartGenerationJob(const JobParts& parts, GenerationWish wish, std::unique_ptr<wire::AnswerForm> form,
+void StartGenerationJob(const JobParts& parts, GenerationWish wish, std::unique_ptr<api::AnswerForm> form,
                         std::shared_ptr<Call> call) {
   size_t n_longest = 0;  // tokens
   for (const auto& prompt : wish.prompts) n_longest = std::max(n_longest, prompt.size());

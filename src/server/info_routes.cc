@@ -4,17 +4,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "api/apply_dialect.h"
+#include "api/fields.h"
+#include "api/llama.h"
+#include "api/openai.h"
 #include "base/percent_decoding.h"
 #include "longspec/version.h"
-#include "openai/fields.h"
 #include "server/serving.h"
 
 namespace longspec::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using openai::ApiError;
-using openai::Fields;
+using api::Error;
+using api::Fields;
 
 constexpr int64_t kMostTokenNumber = (int64_t{1} << 31) - 1;
 constexpr size_t kMostListedTokens = size_t{4} << 20;    // 16 bytes each
@@ -72,23 +75,22 @@ void GetModels(Served& served, CallPtr call) {
 
 void GetProps(Served& served, CallPtr call) {
   const ModelInfo& info = served.engine->info();
-  call->SendJson(
-      {{"default_generation_settings",
-        {{"n_ctx", info.n_ctx},
-         {"params", wire::GenerationSettingsJson(served.options.defaults.generation, info.n_ctx)}}},
-       {"total_slots", served.slots->size()},
-       {"model_alias", served.model_names.front()},
-       {"model_path", served.files.WithoutFolders(info.path)},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"chat_template", info.chat_template},
-       {"build_info", "longspec " LONGSPEC_VERSION},
-       {"kernels", info.kernels},
-       {"is_sleeping", false}});
+  call->SendJson({{"default_generation_settings",
+                   {{"n_ctx", info.n_ctx},
+                    {"params", api::GenerationSettingsJson(served.options.defaults.generation, info.n_ctx)}}},
+                  {"total_slots", served.slots->size()},
+                  {"model_alias", served.model_names.front()},
+                  {"model_path", served.files.WithoutFolders(info.path)},
+                  {"modalities", {{"vision", false}, {"audio", false}}},
+                  {"chat_template", info.chat_template},
+                  {"build_info", "longspec " LONGSPEC_VERSION},
+                  {"kernels", info.kernels},
+                  {"is_sleeping", false}});
 }
 
 void GetSlots(Served& served, CallPtr call) {
   if (!call->request().QueryValue("fail_on_no_slot").empty() && served.slots->n_idle() == 0)
-    return call->SendError(openai::Unavailable("no slot is idle"));
+    return call->SendError(api::Unavailable("no slot is idle"));
   call->SendJson(served.slots->Json());
 }
 
@@ -139,7 +141,7 @@ void PostDetokenize(Served& served, CallPtr call) {
   const nlohmann::ordered_json* list = fields.Find("tokens");
   if (list != nullptr && list->is_array()) {
     for (const auto& token : *list) {
-      const auto id = openai::WholeNumber(token);
+      const auto id = api::WholeNumber(token);
       const bool fits = id && *id >= 0 && *id <= kMostTokenNumber;
       if (!fits) fields.Fail("tokens", "must be a list of token numbers", "invalid_type");
       tokens.push_back(fits ? static_cast<int32_t>(*id) : 0);
@@ -161,12 +163,12 @@ void PostDetokenize(Served& served, CallPtr call) {
 void PostApplyTemplate(Served& served, CallPtr call) {
   const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
-  auto parsed = openai::ParseRequest(openai::Endpoint::kChatCompletions, *body, served.options.defaults);
-  if (const auto* error = std::get_if<ApiError>(&parsed)) return call->SendError(*error);
-  auto& request = std::get<openai::ApiRequest>(parsed);
-  if (const auto error = openai::ApplyTools(served.dialect, &request)) return call->SendError(*error);
+  auto parsed = api::ParseChatRequest(*body, served.options.defaults);
+  if (const auto* error = std::get_if<Error>(&parsed)) return call->SendError(*error);
+  auto& request = std::get<api::Request>(parsed);
+  if (const auto error = api::ApplyTools(served.dialect, &request)) return call->SendError(*error);
   const auto prompt = served.engine->ChatPrompt(request.generation);
-  if (!prompt.ok()) return call->SendError(openai::BadValueOf(prompt.status()));
+  if (!prompt.ok()) return call->SendError(api::BadValueOf(prompt.status()));
   call->SendJson({{"prompt", *prompt}});
 }
 

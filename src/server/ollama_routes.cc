@@ -4,15 +4,15 @@
 #include <string>
 #include <utility>
 
+#include "api/ollama.h"
 #include "base/print.h"
 #include "server/serving.h"
-#include "wire/ollama.h"
 
 namespace longspec::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using wire::OllamaRoute;
+using api::OllamaRoute;
 
 // Whose API this is: clients want to know what it can do.
 constexpr const char* kVersion = "0.12.6";
@@ -44,12 +44,12 @@ Json Capabilities(const Served& served) {
 void PostOllama(Served& served, OllamaRoute route, const CallPtr& call) {
   const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
-  if (wire::AsksNothing(route, *body)) return call->SendJson(wire::LoadedJson(route, HeadOf(served, *call)));
-  auto parsed = wire::ParseOllamaRequest(route, *body, served.options.defaults,
-                                         served.engine->info().has_chat_template);
+  if (api::AsksNothing(route, *body)) return call->SendJson(api::LoadedJson(route, HeadOf(served, *call)));
+  auto parsed =
+      api::ParseOllamaRequest(route, *body, served.options.defaults, served.engine->info().has_chat_template);
   const auto request = PreparedOf(served, std::move(parsed), *call);
   if (request == nullptr) return;
-  Generate(served, *request, wire::MakeOllamaForm(route, FormPartsOf(served, *call, *request)), call);
+  Generate(served, *request, api::MakeOllamaForm(route, FormPartsOf(served, *call, *request)), call);
 }
 
 }  // namespace
@@ -62,14 +62,14 @@ void GetOllamaModels(Served& served, CallPtr call) {
   const std::string& name = served.model_names.front();
   Json model = {{"name", name},
                 {"model", name},
-                {"modified_at", wire::OllamaTime(served.created)},
+                {"modified_at", api::OllamaTime(served.created)},
                 {"size", info.file_bytes},
                 {"digest", Print("%064llx", static_cast<unsigned long long>(info.file_bytes))},
                 {"details", Details(info)}};
   if (call->request().path == "/api/ps") {
     constexpr int64_t kNever = 253402300799;  // the year 9999
     model.erase("modified_at");
-    model["expires_at"] = wire::OllamaTime(kNever);
+    model["expires_at"] = api::OllamaTime(kNever);
     model["size_vram"] = 0;
     model["context_length"] = info.n_ctx;
   }
@@ -91,7 +91,7 @@ void PostOllamaShow(Served& served, CallPtr call) {
                     {prefix + "embedding_length", info.n_embd},
                     {prefix + "block_count", info.n_layer}}},
                   {"capabilities", Capabilities(served)},
-                  {"modified_at", wire::OllamaTime(served.created)}});
+                  {"modified_at", api::OllamaTime(served.created)}});
 }
 
 void PostOllamaChat(Served& served, CallPtr call) { PostOllama(served, OllamaRoute::kChat, call); }

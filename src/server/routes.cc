@@ -3,16 +3,16 @@
 
 #include <algorithm>
 
+#include "api/anthropic.h"
+#include "api/ollama.h"
 #include "server/page.h"
-#include "wire/anthropic.h"
-#include "wire/ollama.h"
 
 namespace longspec::server {
 namespace {
 
 void GetHealth(const ServerState& state, Call& call) {
-  if (state.is_stopping) return call.SendError(openai::Unavailable("the server is stopping"));
-  if (state.is_loading) return call.SendError(openai::Unavailable("Loading model"));
+  if (state.is_stopping) return call.SendError(api::Unavailable("the server is stopping"));
+  if (state.is_loading) return call.SendError(api::Unavailable("Loading model"));
   call.SendJson({{"status", "ok"}});
 }
 
@@ -46,11 +46,11 @@ constexpr Route If(bool AppOptions::*option, Route route) {
   return route;
 }
 constexpr Route Anthropic(Route route) {
-  route.errors = wire::AnthropicErrorBody;
+  route.errors = api::AnthropicErrorBody;
   return route;
 }
 constexpr Route Ollama(Route route) {
-  route.errors = wire::OllamaErrorBody;
+  route.errors = api::OllamaErrorBody;
   return route;
 }
 constexpr Route Health(std::string_view path) {
@@ -112,7 +112,7 @@ size_t SharedFolder(std::string_view a, std::string_view b) {
 }
 
 // Of an address where nothing is.
-wire::ErrorForm ErrorsBeside(std::string_view path) {
+api::ErrorForm ErrorsBeside(std::string_view path) {
   return std::ranges::max_element(kRoutes, {},
                                   [&](const Route& route) { return SharedFolder(route.path, path); })
       ->errors;

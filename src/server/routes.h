@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "api/errors.h"
 #include "server/app.h"
 #include "server/serving.h"
-#include "wire/errors.h"
 
 namespace longspec::server {
 
@@ -26,17 +26,17 @@ struct Route {
   bool is_quick = false;   // needs no worker
   bool is_public = false;  // needs no key
   bool is_polled = false;  // programs ask again and again: no line in the log unless it fails
-  wire::ErrorForm errors = wire::ErrorBody;
+  api::ErrorForm errors = api::ErrorBody;
   bool AppOptions::*option = nullptr;  // that turns it on; none: it always is
   bool is_hidden_when_off = false;     // as if nothing were there; others say that they are turned off
 };
 
 // What is at a path.
 struct RoutesAt {
-  const Route* route = nullptr;              // which takes the method; null: none does
-  std::string methods;                       // that are taken, as Allow lists them; empty: nothing is there
-  bool is_public = false;                    // all that is there
-  wire::ErrorForm errors = wire::ErrorBody;  // where nothing is: that of the addresses beside it
+  const Route* route = nullptr;            // which takes the method; null: none does
+  std::string methods;                     // that are taken, as Allow lists them; empty: nothing is there
+  bool is_public = false;                  // all that is there
+  api::ErrorForm errors = api::ErrorBody;  // where nothing is: that of the addresses beside it
 };
 
 RoutesAt FindRoutes(std::string_view method, std::string_view path, const AppOptions& options);

@@ -12,17 +12,18 @@
 #include <variant>
 #include <vector>
 
+#include "api/answer_form.h"
+#include "api/errors.h"
+#include "api/request.h"
 #include "chat/answer_reader.h"
 #include "chat/dialect.h"
 #include "longspec/engine.h"
-#include "openai/json.h"
-#include "openai/requests.h"
-#include "openai/suggestions.h"
 #include "server/app.h"
 #include "server/call.h"
 #include "server/engine_loop.h"
 #include "server/file_names.h"
 #include "server/generation_job.h"
+#include "server/predictions.h"
 #include "server/slots.h"
 #include "server/workers.h"
 
@@ -38,7 +39,7 @@ struct Served {
   chat::Dialect dialect;  // as the model's chat template has it
   std::unique_ptr<Engine> engine;
   std::unique_ptr<SlotTable> slots;
-  std::unique_ptr<openai::Suggestions> suggestions = std::make_unique<openai::Suggestions>();
+  std::unique_ptr<Suggestions> suggestions = std::make_unique<Suggestions>();
   // Whoever writes a session, which holds its memory meanwhile, has a copy.
   std::shared_ptr<const int> saving = std::make_shared<const int>(0);
   std::unique_ptr<EngineLoop> loop;
@@ -87,7 +88,7 @@ void PostSlot(Served& served, CallPtr call);
 std::unique_ptr<nlohmann::ordered_json> BodyOf(const Served& served, Call& call);
 // A request whose prompts are tokens, one list for each of them.
 struct Prepared {
-  std::shared_ptr<openai::ApiRequest> request;  // changes no more once it is prepared
+  std::shared_ptr<api::Request> request;  // changes no more once it is prepared
   std::vector<std::vector<int32_t>> prompts = {};
   chat::ReadingForm reading = {};  // of the answers
 };
@@ -95,12 +96,11 @@ struct Prepared {
 // was sent.
 bool PrepareTokens(const Served& served, Prepared& prepared, Call& call);
 // What a body says, ready for a job; null after an error was sent.
-std::unique_ptr<Prepared> PreparedOf(Served& served,
-                                     std::variant<openai::ApiRequest, openai::ApiError> parsed, Call& call);
-wire::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared);
+std::unique_ptr<Prepared> PreparedOf(Served& served, std::variant<api::Request, api::Error> parsed,
+                                     Call& call);
+api::FormParts FormPartsOf(const Served& served, const Call& call, const Prepared& prepared);
 // Compiles the grammar first, here and not on the engine's thread: others are written meanwhile.
-void Generate(Served& served, Prepared& prepared, std::unique_ptr<wire::AnswerForm> form,
-              const CallPtr& call);
-openai::ResponseHead HeadOf(const Served& served, const Call& call);
+void Generate(Served& served, Prepared& prepared, std::unique_ptr<api::AnswerForm> form, const CallPtr& call);
+api::ResponseHead HeadOf(const Served& served, const Call& call);
 
 }  // namespace longspec::server

@@ -8,16 +8,16 @@
 #include <filesystem>
 #include <utility>
 
+#include "api/fields.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "openai/fields.h"
 #include "server/serving.h"
 
 namespace longspec::server {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using openai::ApiError;
+using api::Error;
 
 constexpr size_t kMostNameBytes = 200;
 
@@ -29,8 +29,8 @@ bool IsFileName(const std::string& name) {
          });
 }
 
-ApiError FileError(const Status& status) {
-  ApiError error = openai::FailureOf(status);
+Error FileError(const Status& status) {
+  Error error = api::FailureOf(status);
   if (status.code() == StatusCode::kNotFound) error.status_code = 404;
   if (status.code() == StatusCode::kCorrupt)
     error = {.message = status.message(), .param = "filename", .code = "invalid_value"};
@@ -75,7 +75,7 @@ void Save(Served& served, int slot, const std::string& name, const CallPtr& call
                       {"n_written", std::filesystem::file_size(path, error)},
                       {"timings", {{"save_ms", NowMs() - start}}}});
     });
-    if (!posted) call->SendError(openai::Unavailable("too much to do"));
+    if (!posted) call->SendError(api::Unavailable("too much to do"));
   });
 }
 
@@ -150,7 +150,7 @@ void PostSlot(Served& served, CallPtr call) {
   }
   const auto body = BodyOf(served, *call);
   if (body == nullptr) return;
-  openai::Fields fields(*body, "");
+  api::Fields fields(*body, "");
   std::string name;
   if (!fields.Text("filename", &name)) fields.Missing("filename");
   if (!fields.error() && !IsFileName(name))

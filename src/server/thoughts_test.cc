@@ -14,7 +14,7 @@ using longspec::testing::ServedApp;
 using nlohmann::json;
 using ::testing::EndsWith;
 
-AppOptions WithThoughts(openai::ThoughtsPlace place, const std::string& variables = "") {
+AppOptions WithThoughts(api::ThoughtsPlace place, const std::string& variables = "") {
   AppOptions options;
   options.defaults.thoughts = place;
   options.defaults.generation.template_variables = variables;
@@ -31,7 +31,7 @@ json ThoughtfulChat(json fields = json::object()) {
 
 TEST(Thoughts, GoWhereTheServerWasToldUnlessARequestSaysIt) {
   if (!HasGrammars()) GTEST_SKIP() << "built without xgrammar";
-  ServedApp apart("thoughts_apart_test", {}, WithThoughts(openai::ThoughtsPlace::kApart));
+  ServedApp apart("thoughts_apart_test", {}, WithThoughts(api::ThoughtsPlace::kApart));
   const auto message = [](ServedApp& app, const json& fields) {
     return app.Ok("/v1/chat/completions", ThoughtfulChat(fields))["choices"][0]["message"];
   };
@@ -49,7 +49,7 @@ TEST(Thoughts, GoWhereTheServerWasToldUnlessARequestSaysIt) {
             1U);
 
   const TinyModelOptions thinks = {.chat_template = "{{ messages[0].content.split('</think>')[0] }}"};
-  ServedApp inside("thoughts_inside_test", thinks, WithThoughts(openai::ThoughtsPlace::kInContent));
+  ServedApp inside("thoughts_inside_test", thinks, WithThoughts(api::ThoughtsPlace::kInContent));
   EXPECT_EQ(message(inside, json::object())["content"].get<std::string>().size(), 17U);
   EXPECT_EQ(message(inside, {{"reasoning_format", "auto"}})["content"].get<std::string>().size(), 1U);
 }
@@ -63,7 +63,7 @@ TEST(Thoughts, CanBeForbiddenForAllChats) {
     return app.Ok("/apply-template", ThoughtfulChat(fields))["prompt"].get<std::string>();
   };
   ServedApp app("thoughts_forbidden_test", thinks,
-                WithThoughts(openai::ThoughtsPlace::kAuto, R"({"enable_thinking":false})"));
+                WithThoughts(api::ThoughtsPlace::kAuto, R"({"enable_thinking":false})"));
   EXPECT_THAT(prompt(app, json::object()), EndsWith("<a><think>\n</think>\n\n"));
   EXPECT_THAT(prompt(app, {{"enable_thinking", true}}), EndsWith("<a><think>\n"));
   EXPECT_THAT(prompt(app, {{"add_generation_prompt", false}}), EndsWith("?"));

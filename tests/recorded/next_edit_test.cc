@@ -2,8 +2,6 @@
 //
 // A suggestion for an editor's next edit: a window of 21 lines, written again with three edits. The prompt
 // says which window that is, and it is followed.
-#include "openai/next_edit.h"
-
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -16,6 +14,7 @@
 
 #include "playback.h"
 #include "recordings.h"
+#include "server/predictions.h"
 
 namespace longspec::testing {
 namespace {
@@ -97,7 +96,7 @@ TEST(NextEdit, TheWindowThatIsRewrittenIsFollowed) {
       "continue;\n<|file_sep|>original/last.cc\n" +
       Replaced(current, "continue;", "return {};") + "\n<|file_sep|>current/last.cc\n" + current +
       "\n<|file_sep|>updated/last.cc\n";
-  const auto region = openai::UneditedRegion(prompt);
+  const auto region = server::UneditedRegion(prompt);
   ASSERT_TRUE(region.has_value());
   EXPECT_EQ(*region, current + "\n");
 

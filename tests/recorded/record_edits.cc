@@ -12,9 +12,7 @@
 #include <string>
 
 #include "longspec/engine.h"
-#include "openai/next_edit.h"
-#include "openai/suggestions.h"
-#include "server/hole_prediction.h"
+#include "server/predictions.h"
 
 namespace {
 
@@ -24,7 +22,7 @@ using Tokens = std::vector<int32_t>;
 // As `longspec serve --fim` has it.
 constexpr longspec::InfillLayout kLayout = {.window = 1024, .anchored = true, .suffix = 64};
 
-Json Record(longspec::Engine& engine, longspec::Session& session, longspec::openai::Suggestions& suggestions,
+Json Record(longspec::Engine& engine, longspec::Session& session, longspec::server::Suggestions& suggestions,
             const Json& request) {
   longspec::GenerationRequest generation;
   Json line = {{"family", request.at("family")}};
@@ -40,7 +38,7 @@ Json Record(longspec::Engine& engine, longspec::Session& session, longspec::open
   } else if (request.contains("prompt")) {
     generation.prompt = request["prompt"];
     generation.tokens = *engine.PromptTokens(generation);
-    prediction = longspec::openai::UneditedRegion(generation.prompt).value_or("");
+    prediction = longspec::server::UneditedRegion(generation.prompt).value_or("");
     generation.prompt.clear();
   } else {
     for (const Json& message : request.at("messages"))
@@ -89,7 +87,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   const auto session = (*engine)->NewSession();
-  longspec::openai::Suggestions suggestions;
+  longspec::server::Suggestions suggestions;
   for (std::string line; std::getline(std::cin, line);)
     std::cout << Record(**engine, **session, suggestions, Json::parse(line)).dump() << std::endl;
   return 0;
