@@ -25,7 +25,7 @@ FLOORS = (
     ("kv", "verify", "network"),
     ("model",),
     ("draft",),
-    ("draft_text",),
+    ("draft_text", "policy"),
     ("draft_model",),
     ("decode",),
     ("engine",),

@@ -15,10 +15,10 @@
 #include "bench/repeated.h"
 #include "decode/batch_decoder.h"
 #include "decode/owned_sequence.h"
-#include "decode/policy.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec {

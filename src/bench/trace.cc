@@ -8,8 +8,8 @@
 #include "base/status_macros.h"
 #include "decode/batch_decoder.h"
 #include "decode/owned_sequence.h"
-#include "decode/policy.h"
 #include "kv/full_cache.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec {

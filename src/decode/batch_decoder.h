@@ -16,9 +16,6 @@
 #include <vector>
 
 #include "base/running_mean.h"
-#include "decode/batch_trial.h"
-#include "decode/pass_cost.h"
-#include "decode/policy.h"
 #include "decode/row_reader.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
@@ -26,6 +23,9 @@
 #include "grammar/constraint.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
+#include "policy/batch_trial.h"
+#include "policy/pass_cost.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 #include "verify/verify.h"
 

@@ -12,9 +12,9 @@
 #include <memory>
 
 #include "base/preemptions.h"
-#include "decode/cost_model.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
+#include "policy/cost_model.h"
 
 namespace longspec {
 

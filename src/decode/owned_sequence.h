@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "decode/batch_decoder.h"
-#include "decode/policy.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec {

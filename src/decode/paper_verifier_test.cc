@@ -15,10 +15,10 @@
 #include "decode/owned_sequence.h"
 #include "decode/partial_modes.h"
 #include "decode/partial_verifier.h"
-#include "decode/policy.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

@@ -13,7 +13,6 @@
 
 #include "base/size.h"
 #include "decode/batch_decoder.h"
-#include "decode/policy.h"
 #include "decode/testing/one_sequence.h"
 #include "draft/draft_memory.h"
 #include "draft/testing/trees.h"
@@ -26,6 +25,7 @@
 #include "draft_model/testing/batch_sequence.h"
 #include "draft_model/testing/block_drafts.h"
 #include "draft_model/testing/tree_search.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 #include "tensor/testing/values_of.h"
 

@@ -11,12 +11,12 @@
 #include <optional>
 
 #include "decode/batch_decoder.h"
-#include "decode/policy.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/eagle.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/batch_sequence.h"
 #include "draft_model/testing/eagle_scene.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

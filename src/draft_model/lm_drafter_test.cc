@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "decode/policy.h"
 #include "decode/testing/one_sequence.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_models.h"
@@ -18,6 +17,7 @@
 #include "draft_model/trained_range.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf_writer.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

@@ -10,11 +10,11 @@
 #include <functional>
 #include <numeric>
 
-#include "decode/policy.h"
 #include "decode/testing/one_sequence.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

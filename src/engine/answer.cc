@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "decode/partial_verifier.h"
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
 #include "engine/draft_state.h"
@@ -25,6 +24,7 @@
 #include "grammar/grammar.h"
 #include "grammar/token_rules.h"
 #include "model/shared_parts.h"
+#include "policy/policy.h"
 #include "sampling/log_softmax.h"
 #include "sampling/sampler.h"
 

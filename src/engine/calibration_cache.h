@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <string>
 
-#include "decode/cost_model.h"
 #include "longspec/engine.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "policy/cost_model.h"
 
 namespace longspec {
 

@@ -11,7 +11,6 @@
 
 #include "base/status_macros.h"
 #include "decode/calibration.h"
-#include "decode/policy.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"
@@ -28,6 +27,7 @@
 #include "engine/session.h"
 #include "formats/feature_shard.h"
 #include "kv/full_cache.h"
+#include "policy/policy.h"
 #include "tokenizer/infill_prompt.h"
 
 namespace longspec {

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "decode/batch_decoder.h"
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "grammar/grammar.h"
 #include "kv/full_cache.h"
 #include "kv/prompt_cache.h"
 #include "longspec/engine.h"
 #include "model/target.h"
+#include "policy/policy.h"
 #include "tokenizer/tokenizer.h"
 
 namespace longspec {

@@ -8,9 +8,9 @@
 
 #include <string>
 
-#include "decode/policy.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "policy/policy.h"
 
 namespace longspec {
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "decode/calibration.h"
-#include "decode/cost_model.h"
 #include "engine/calibration_cache.h"
 #include "longspec/status.h"
+#include "policy/cost_model.h"
 
 namespace longspec {
 

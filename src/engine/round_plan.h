@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the next round of many sequences does: who starts, who gives way, and how many rows each runs. A pure
-// function of a few numbers and of what passes cost (decode/pass_cost.h), so that it can be tested and
+// function of a few numbers and of what passes cost (policy/pass_cost.h), so that it can be tested and
 // simulated without a model. docs/scheduling.md gives the rules, their proofs and a simulation. Thread-safe.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "decode/pass_cost.h"
 #include "longspec/status.h"
+#include "policy/pass_cost.h"
 
 namespace longspec {
 

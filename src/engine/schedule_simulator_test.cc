@@ -14,7 +14,7 @@
 
 #include "base/print.h"
 #include "base/testing/source_path.h"
-#include "decode/share_speculation.h"
+#include "policy/share_speculation.h"
 
 namespace longspec::testing {
 namespace {

@@ -12,12 +12,12 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "decode/owned_sequence.h"
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft/top_tokens.h"
 #include "kernels/packing.h"
 #include "kv/kv_mover.h"
 #include "model/shared_parts.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 #include "tensor/half.h"
 

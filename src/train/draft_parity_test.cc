@@ -10,10 +10,10 @@
 #include <memory>
 #include <optional>
 
-#include "decode/policy.h"
 #include "decode/testing/one_sequence.h"
 #include "draft/testing/table_model.h"
 #include "draft_model/registry.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 #include "train/files.h"
 #include "train/testing/rig.h"

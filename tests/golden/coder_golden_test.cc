@@ -89,7 +89,7 @@ TEST_P(CoderGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
 std::string LongText() {
   std::string text;
   for (const char* name : {"docs/decoding.md", "src/engine/answer.cc", "docs/server.md", "src/cli/bench.cc",
-                           "docs/cli.md", "src/decode/adaptive_policy.cc"}) {
+                           "docs/cli.md", "src/policy/adaptive_policy.cc"}) {
     std::ifstream in(testing::SourcePath(name));
     text.append(std::istreambuf_iterator<char>(in), {});
   }

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "decode/policy.h"
 #include "draft_model/draft_models.h"
+#include "policy/policy.h"
 
 namespace longspec::testing {
 

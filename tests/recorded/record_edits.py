@@ -24,26 +24,26 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 from compare_completion import typing  # noqa: E402
 
-TYPED = ["src/kv/chunk_pool.cc", "tools/check_texts.py", "src/decode/cost_model.cc"]
+TYPED = ["src/kv/chunk_pool.cc", "tools/check_texts.py", "src/policy/cost_model.cc"]
 MIDDLES = 50  # the first ones
 PLACES = 2
 WINDOW = 21
 COPIES = [
-    ("src/decode/kalman_filter.cc", ["Rename the namespace `longspec` to `filters`, wherever it is named.",
+    ("src/policy/kalman_filter.cc", ["Rename the namespace `longspec` to `filters`, wherever it is named.",
                                      "Change the licence in the first line to MIT.",
                                      "Add the line `// Tested in kalman_filter_test.cc.` below the includes."]),
     ("src/base/running_mean.h", ["Rename the method `value` to `mean`.", "Change the licence to MIT.",
                                  "Add a public method `void Reset()` that sets all members to 0."]),
     ("tools/server_process.py", ["Change the licence in the first line to MIT.", "Rename the class to `ChildServer`.",
                                  "Add the line `import os` to the imports."]),
-    ("src/decode/draft_time.h", ["Change the licence to MIT.", "Rename the namespace to `drafts`.",
+    ("src/policy/draft_time.h", ["Change the licence to MIT.", "Rename the namespace to `drafts`.",
                                  "Make the class `DraftTime` final."]),
 ]
 EDITS = [  # a file, its window's first line, what was replaced above and by what
-    ("src/decode/kalman_filter.cc", 20, "size_t", "int64_t"),
+    ("src/policy/kalman_filter.cc", 20, "size_t", "int64_t"),
     ("src/kv/chunk_pool.cc", 20, "chunk", "block"),
     ("tools/compare_servers.py", 60, "options", "settings"),
-    ("src/decode/draft_time.h", 20, "levels", "depth"),
+    ("src/policy/draft_time.h", 20, "levels", "depth"),
 ]
 SWEEP = ("<|file_sep|>{path}.diff\noriginal:\n{old}\nupdated:\n{new}\n<|file_sep|>original/{path}\n{before}\n"
          "<|file_sep|>current/{path}\n{now}\n<|file_sep|>updated/{path}\n")

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "decode/cost_model.h"
 #include "draft_model/draft_models.h"
 #include "playback.h"
+#include "policy/cost_model.h"
 
 namespace longspec::testing {
 

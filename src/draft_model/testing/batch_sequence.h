@@ -11,10 +11,10 @@
 
 #include "decode/batch_decoder.h"
 #include "decode/owned_sequence.h"
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/option_use.h"
+#include "policy/policy.h"
 #include "sampling/sampler.h"
 
 namespace longspec::testing {

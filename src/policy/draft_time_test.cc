@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/draft_time.h"
+#include "policy/draft_time.h"
 
 #include <gtest/gtest.h>
 

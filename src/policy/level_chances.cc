@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/level_chances.h"
+#include "policy/level_chances.h"
 
 #include <algorithm>
 #include <numeric>

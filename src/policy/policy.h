@@ -16,13 +16,13 @@
 #include <utility>
 #include <vector>
 
-#include "decode/acceptance_table.h"
-#include "decode/cost_model.h"
-#include "decode/draft_time.h"
-#include "decode/share_speculation.h"
-#include "decode/speed_trial.h"
 #include "draft/asking_gain.h"
 #include "draft/drafter.h"
+#include "policy/acceptance_table.h"
+#include "policy/cost_model.h"
+#include "policy/draft_time.h"
+#include "policy/share_speculation.h"
+#include "policy/speed_trial.h"
 #include "verify/verify.h"
 
 namespace longspec {
@@ -61,7 +61,7 @@ class Policy {
   // The part of the proposal that is worth verifying; the root alone is plain decoding.
   virtual TokenTree Choose(TokenTree proposed) = 0;
   // Where several sequences share a pass, how much of each proposal is verified is decided for all of them
-  // (decode/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the
+  // (policy/share_speculation.h), and Value and Take stand in the place of Choose. Value says what the
   // proposal promises, in views that are valid until the next call; nothing: Choose decides all the same.
   virtual std::optional<SpeculationCandidates> Value(const TokenTree&) { return std::nullopt; }
   // The n best nodes of the proposal that was valued last.
@@ -124,7 +124,7 @@ struct AdaptiveMemory {
 std::string AcceptanceKey(const Drafter& drafter, bool dice);
 
 // Chooses nodes so that expected tokens per millisecond are highest, none if plain decoding is faster
-// (decode/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy. A
+// (policy/adaptive_policy.cc). `key` is an AcceptanceKey; `memory` is borrowed and outlives the policy. A
 // policy begins with what was learned of its drafter, tells the next ones what it learns, and takes nothing
 // from those in flight beside it.
 std::unique_ptr<Policy> MakeAdaptivePolicy(const SpeculationOptions& options, std::string_view key,

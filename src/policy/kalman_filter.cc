@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/kalman_filter.h"
+#include "policy/kalman_filter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/share_speculation.h"
+#include "policy/share_speculation.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/acceptance_table.h"
+#include "policy/acceptance_table.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "decode/kalman_filter.h"
 #include "longspec/status.h"
+#include "policy/kalman_filter.h"
 
 namespace longspec {
 

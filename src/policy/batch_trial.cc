@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/batch_trial.h"
+#include "policy/batch_trial.h"
 
 #include <algorithm>
 

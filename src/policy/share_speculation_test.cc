@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The choice against the rule it follows with one sequence, and against trying every choice with a few.
-#include "decode/share_speculation.h"
+#include "policy/share_speculation.h"
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ std::vector<double> Powers(double share, int n) {
   return reach;
 }
 
-// As decode/adaptive_policy.cc has it: the first n of at least 1 with the highest rate.
+// As policy/adaptive_policy.cc has it: the first n of at least 1 with the highest rate.
 int BestCount(const CostModel& costs, int keys, const std::vector<double>& reach, double sample_ms,
               double* rate_of_best, double* plain) {
   const auto rate = [&](int n) {

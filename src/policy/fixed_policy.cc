@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft/portfolio_drafter.h"
+#include "policy/policy.h"
 
 namespace longspec {
 namespace {

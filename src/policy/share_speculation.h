@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "decode/pass_cost.h"
+#include "policy/pass_cost.h"
 
 namespace longspec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/cost_model.h"
+#include "policy/cost_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

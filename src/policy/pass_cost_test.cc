@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/pass_cost.h"
+#include "policy/pass_cost.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 //
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
 // what they propose; dear ones are asked only when what they proposed lately would pay for them, and for as
-// many levels as promise most, since each takes time (decode/draft_time.h, decode/level_chances.h). A
+// many levels as promise most, since each takes time (policy/draft_time.h, policy/level_chances.h). A
 // portfolio decides about its dear members itself, round by round (draft/asking_gain.h). What was proposed is
 // held against the text whether it was verified or not, so that estimates stay alive without speculating.
 // Probes, ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that
@@ -27,10 +27,10 @@
 #include <span>
 
 #include "base/running_mean.h"
-#include "decode/level_chances.h"
-#include "decode/policy.h"
 #include "draft/drafter.h"
 #include "draft/portfolio_drafter.h"
+#include "policy/level_chances.h"
+#include "policy/policy.h"
 
 namespace longspec {
 namespace {

@@ -17,7 +17,7 @@
 #include <span>
 #include <vector>
 
-#include "decode/cost_model.h"
+#include "policy/cost_model.h"
 
 namespace longspec {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decode/level_chances.h"
+#include "policy/level_chances.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

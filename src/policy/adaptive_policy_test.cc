@@ -10,10 +10,10 @@
 #include <functional>
 #include <map>
 
-#include "decode/policy.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/option_use.h"
+#include "policy/policy.h"
 
 namespace longspec::testing {
 namespace {
