@@ -70,8 +70,6 @@ void CountRound(const TokenTree& tree, std::span<const int32_t> accepted, int n_
   counts.target_ms += target_ms;
 }
 
-constexpr double kMargin = 1.03;  // speculation of several must promise at least this to be worth the doubt
-
 // What a drafter does. Memory may be too short for it and enough for the answer.
 template <typename Step>
 Status Tried(const Step& step) {
@@ -107,11 +105,11 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   last_pass_ = {};
   Stopwatch round;
   for (const Turn& turn : turns) turn.sequence->Check();
-  const bool several = turns.size() > 1 && costs_ != nullptr;
   const bool only_decode =
       std::ranges::all_of(turns, [](const Turn& t) { return t.sequence->n_missing() == 1; });
-  const bool may_guess = !several || trial_.MayGuess(only_decode);
+  const bool may_guess = policy_.Begin(static_cast<int>(turns.size()), only_decode);
   for (Turn& turn : turns) {
+    turn.status = {};
     turn.tokens = turn.path = turn.sources = {};
     const int missing = turn.sequence->n_missing();
     LS_CHECK(missing >= 1 && turn.max_rows >= 1 && turn.max_tokens >= 1);
@@ -120,7 +118,6 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
     Prepare(work, may_guess);
   }
   Draft();
-  const double plain_ms = several ? PlainMs() : 0;
   Choose();
   for (Work& work : works_) {
     Begin(work);
@@ -141,7 +138,8 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
          .prefix = work->prefix});
   }
   for (const Work* work : running_) last_pass_.rows += static_cast<int>(work->tokens.size());
-  if (costs_ != nullptr) last_pass_.predicted_ms = PassCost(*costs_).Ms(Parts());
+  const std::vector<PassPart> pass = Parts(/*with_guesses=*/true);
+  last_pass_.predicted_ms = policy_.PredictedMs(pass);
   watch.Lap();
   auto output = target_->Forward(segments_);
   if (!output.ok()) {
@@ -150,7 +148,6 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
   }
   const double target_ms = watch.Lap();
   last_pass_.target_ms = target_ms;
-  if (costs_ != nullptr && running_.size() > 1) ObservePass(Parts(), target_ms, costs_);
   LS_CHECK(output->segments.size() == running_.size());
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->decodes) {
@@ -159,24 +156,13 @@ Status BatchDecoder::Run(std::span<Turn> turns) try {
       CommitChunk(*running_[i], output->segments[i], target_ms);
     }
   }
-  const double round_ms = round.Lap();
-  int tokens = 0, nodes = 0;
-  double draft_ms = 0;
+  PassResult result = {.pass = pass, .target_ms = target_ms, .round_ms = round.Lap()};
   for (const Work* work : running_) {
-    tokens += static_cast<int>(work->turn->tokens.size());
-    nodes += work->decodes ? work->tree.size() - 1 : 0;
-    draft_ms += work->draft_ms;
+    result.draft_ms += work->draft_ms;
+    result.tokens += static_cast<int>(work->turn->tokens.size());
+    result.nodes += work->tree.size() - 1;
   }
-  if (several) {
-    trial_.Observe({.plain_ms = plain_ms,
-                    .round_ms = round_ms,
-                    .draft_ms = draft_ms,
-                    .tokens = tokens,
-                    .nodes = nodes,
-                    .sequences = static_cast<int>(running_.size())});
-  }
-  // The first round pays for what is done once.
-  if (OnlyDecodes() && tokens > 0 && std::exchange(warm_, true)) token_ms_.Add(round_ms / tokens);
+  policy_.Observe(result);
   return {};
 } catch (...) {
   works_.clear();  // rolls back, while the sequences are there
@@ -202,7 +188,7 @@ void BatchDecoder::Prepare(Work& work, bool may_guess) {
   work.budget = s.policy->Budget(input);
   work.asked = work.budget.max_nodes > 0 && work.budget.max_depth > 0;
   if (!work.asked) return;
-  work.budget.token_ms = token_ms_.value();
+  work.budget.token_ms = policy_.token_ms();
   work.budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
 }
 
@@ -252,68 +238,30 @@ void BatchDecoder::TakeProposal(Work& work, const Status& proposed) {
   if (!pruned.ok()) work.tree = TokenTree(s.tokens->back());
 }
 
-// What the pass would be expected to take without guesses, where all that share it decode; 0 where prompts
-// do, too.
-double BatchDecoder::PlainMs() const {
-  if (!OnlyDecodes()) return 0;
-  std::vector<PassPart> parts = Parts();
-  for (PassPart& part : parts) part.rows = 1;
-  return PassCost(*costs_).Ms(parts);
-}
-
-// What the pass would be expected to take for the pieces of prompts in it alone.
-double BatchDecoder::PromptsMs(std::vector<PassPart> parts, const PassCost& cost) const {
-  for (size_t i = 0; i < parts.size(); ++i) parts[i].rows = works_[i].n_missing - (works_[i].decodes ? 1 : 0);
-  return cost.Ms(parts);
-}
-
-bool BatchDecoder::OnlyDecodes() const {
-  return std::ranges::all_of(works_, [](const Work& work) { return work.decodes && work.n_missing == 1; });
-}
-
 // How much of each proposal is verified.
 void BatchDecoder::Choose() {
-  if (works_.size() == 1 || costs_ == nullptr) {
-    for (Work& work : works_) {
-      if (work.asked) work.tree = work.turn->sequence->policy->Choose(std::move(work.tree));
-    }
-    return;
-  }
-  std::vector<SpeculationCandidates> candidates;
-  std::vector<bool> valued;
-  ShareOptions options{.margin = kMargin};
-  for (Work& work : works_) {
-    std::optional<SpeculationCandidates> value;
-    if (work.asked) value = work.turn->sequence->policy->Value(work.tree);
-    if (work.asked && !value) work.tree = work.turn->sequence->policy->Choose(std::move(work.tree));
-    valued.push_back(value.has_value());
-    candidates.push_back(value.value_or(SpeculationCandidates()));
-    options.overhead_ms += work.draft_ms;
-  }
-  std::vector<TokenTree> proposed;
+  const std::vector<PassPart> parts = Parts(/*with_guesses=*/false);
+  std::vector<Proposal> proposals;
   for (size_t i = 0; i < works_.size(); ++i) {
-    proposed.push_back(works_[i].tree);
-    if (valued[i]) works_[i].tree = TokenTree(works_[i].tree.node(0).token);
+    Work& work = works_[i];
+    proposals.push_back({.rows = parts[i],
+                         .decodes = work.decodes,
+                         .policy = work.asked ? work.turn->sequence->policy : nullptr,
+                         .tree = &work.tree,
+                         .draft_ms = work.draft_ms});
   }
-  const std::vector<PassPart> parts = Parts();
-  const PassCost cost(*costs_);
-  options.prompts_ms = PromptsMs(parts, cost);
-  const SpeculationShares shares = ShareSpeculation(parts, candidates, cost, options);
-  for (size_t i = 0; i < works_.size(); ++i) {
-    if (valued[i])
-      works_[i].tree = works_[i].turn->sequence->policy->Take(std::move(proposed[i]), shares.nodes[i]);
-  }
+  policy_.Choose(proposals);
 }
 
-// The rows of the pass as they are now. Sequences whose caches begin with the same chunks read them together.
-std::vector<PassPart> BatchDecoder::Parts() const {
+// The rows of the pass. Sequences whose caches begin with the same chunks read them together.
+std::vector<PassPart> BatchDecoder::Parts(bool with_guesses) const {
   std::vector<PassPart> parts;
   std::vector<KvSpan> spans;
   for (const Work& work : works_) {
     if (!work.turn->status.ok()) continue;  // it could not begin
     const KvCache& cache = *work.turn->sequence->cache;
     PassPart part = ChainPart(work.n_missing, cache.length());
-    part.rows += work.decodes ? work.tree.size() - 1 : 0;
+    part.rows += with_guesses ? work.tree.size() - 1 : 0;
     spans.push_back(cache.Span(0));
     const int n_chunks = spans.back().chunks == nullptr ? 0 : cache.n_slots() / kKvChunk;
     for (size_t i = 0; i < parts.size(); ++i) {

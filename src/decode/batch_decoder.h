@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "base/running_mean.h"
 #include "decode/row_reader.h"
 #include "decode/stats.h"
 #include "draft/drafter.h"
@@ -23,8 +22,8 @@
 #include "grammar/constraint.h"
 #include "kv/kv_cache.h"
 #include "model/target.h"
-#include "policy/batch_trial.h"
 #include "policy/pass_cost.h"
+#include "policy/pass_policy.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
 #include "verify/verify.h"
@@ -73,7 +72,7 @@ class BatchDecoder {
  public:
   // `costs` (borrowed): by which the nodes of several sequences share a pass; null: each policy decides as if
   // its sequence were alone. With one sequence that is so in any case.
-  explicit BatchDecoder(Target* target, CostModel* costs = nullptr) : target_(target), costs_(costs) {}
+  explicit BatchDecoder(Target* target, CostModel* costs = nullptr) : target_(target), policy_(costs) {}
 
   // One round of all. An error is the pass's: no sequence has changed then.
   Status Run(std::span<Turn> turns);
@@ -106,20 +105,14 @@ class BatchDecoder {
   void Draft();
   void TakeProposal(Work& work, const Status& proposed);
   void Choose();
-  std::vector<PassPart> Parts() const;
-  bool OnlyDecodes() const;  // no prompt's rows are in the pass
-  double PlainMs() const;
-  double PromptsMs(std::vector<PassPart> parts, const PassCost& cost) const;
+  std::vector<PassPart> Parts(bool with_guesses) const;
   void Begin(Work& work);
   void Commit(Work& work, const TargetOutput::Segment& output, double target_ms, bool alone);
   void CommitChunk(Work& work, const TargetOutput::Segment& output, double target_ms);
   static void Read(Work& work, const CommittedRows& rows);
 
   Target* const target_;
-  CostModel* const costs_;
-  BatchTrial trial_;
-  RunningMean token_ms_;  // what a token takes, whoever gets it
-  bool warm_ = false;     // there was a round that only decodes
+  PassPolicy policy_;
   Pass last_pass_;
   std::vector<Work> works_;
   std::vector<Work*> running_;

@@ -35,7 +35,6 @@
 namespace longspec {
 namespace {
 
-constexpr double kMargin = 1.03;      // speculation must promise at least this to be worth the doubt
 constexpr double kCheapDraft = 0.05;  // of a plain step: drafters below it are asked every round
 constexpr double kProbeCost = 1.3;    // of a plain step, at most
 constexpr int kProbeNodes = 8;        // at most
@@ -126,7 +125,7 @@ class AdaptivePolicy final : public Policy {
     const int best = BestCount(n_proposed);
     most_worth_ = std::max(kFade * most_worth_, static_cast<double>(best));
     const double promise = Rate(best, gain_[Index(best)]) / Rate(0, 0);
-    const bool worth = best >= min_nodes_ && promise > kMargin;
+    const bool worth = best >= min_nodes_ && promise > kLeastPromise;
     int n = best;
     last_.decision = worth ? Decision::kSpeculated : Decision::kOff;
     if (!worth && n_proposed >= min_nodes_) {
@@ -225,7 +224,7 @@ class AdaptivePolicy final : public Policy {
 
   // Whether a proposal of so many nodes, all accepted, would be worth its cost.
   bool MayPay(int nodes, double draft_ms) const {
-    return Rate(nodes, nodes, draft_ms) > kMargin * Rate(0, 0);
+    return Rate(nodes, nodes, draft_ms) > kLeastPromise * Rate(0, 0);
   }
 
   DraftBudget Skip(Decision decision) {
@@ -257,7 +256,7 @@ class AdaptivePolicy final : public Policy {
     plan_gain_ = plan.gain;
     // While it is asked all that is believed of it is put to the test: that may fall a little. While it is
     // not, little is learned.
-    pays_ = plan.rate > (pays_ ? 1 : kMargin) * Rate(0, 0);
+    pays_ = plan.rate > (pays_ ? 1 : kLeastPromise) * Rate(0, 0);
     if (pays_) {
       draft_probe_.Reset();
       const bool deeper = ++rounds_asked_ % kDeeperEvery == 0;

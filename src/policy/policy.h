@@ -27,6 +27,9 @@
 
 namespace longspec {
 
+// Speculation must promise at least so many times the speed of plain rounds to be worth the doubt.
+inline constexpr double kLeastPromise = 1.03;
+
 struct PolicyInput {
   int context = 0;     // committed tokens
   int room = 0;        // positions left in the cache, the root's included

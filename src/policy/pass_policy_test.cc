@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/batch_trial.h"
+#include "policy/pass_policy.h"
 
 #include <gtest/gtest.h>
 
+#include <span>
+#include <vector>
+
 namespace longspec {
 namespace {
+
+const std::vector<PassPart> kParts(5);
+std::span<const PassPart> Parts(size_t n) { return std::span(kParts).first(n); }
 
 struct World {
   double plain_ms = 10, expected_ms = 8;  // expectations are wrong
@@ -20,12 +26,11 @@ double Cost(BatchTrial& trial, const World& world, int rounds) {
     const double took = guesses ? world.guessed_ms : world.plain_ms;
     const double each = guesses ? world.tokens_each : 1;
     // 1.5 tokens each are 6 of 4.
-    trial.Observe({.plain_ms = world.expected_ms,
-                   .round_ms = took,
-                   .draft_ms = guesses ? 0.5 : 0,
-                   .tokens = static_cast<int>(each * 4),
-                   .nodes = guesses ? 16 : 0,
-                   .sequences = 4});
+    trial.Observe(world.expected_ms, {.pass = Parts(4),
+                                      .draft_ms = guesses ? 0.5 : 0,
+                                      .round_ms = took,
+                                      .tokens = static_cast<int>(each * 4),
+                                      .nodes = guesses ? 16 : 0});
     ms += took;
     tokens += each;
   }
@@ -53,9 +58,9 @@ TEST(BatchTrial, TriesAgain) {
 
 TEST(BatchTrial, NothingMeasuredChangesNothing) {
   BatchTrial trial;
-  trial.Observe({.plain_ms = 0, .round_ms = 1, .tokens = 1, .sequences = 1});
-  trial.Observe({.plain_ms = 1, .round_ms = 0, .tokens = 1, .sequences = 1});
-  trial.Observe({.plain_ms = 1, .round_ms = 1, .tokens = 1, .sequences = 0});
+  trial.Observe(0, {.pass = Parts(1), .round_ms = 1, .tokens = 1});
+  trial.Observe(1, {.pass = Parts(1), .round_ms = 0, .tokens = 1});
+  trial.Observe(1, {.pass = {}, .round_ms = 1, .tokens = 1});
   EXPECT_FALSE(trial.MayGuess(true));  // the first is plain
 }
 
@@ -64,7 +69,7 @@ TEST(BatchTrial, RoundsInWhichNothingWasGuessedAreNotHeldAgainstGuesses) {
   BatchTrial trial;
   for (int i = 0; i < 3000; ++i) {
     (void)trial.MayGuess(true);
-    trial.Observe({.plain_ms = 8, .round_ms = 10, .draft_ms = 0.05, .tokens = 4, .sequences = 4});
+    trial.Observe(8, {.pass = Parts(4), .draft_ms = 0.05, .round_ms = 10, .tokens = 4});
   }
   EXPECT_LT(Cost(trial, {}, 60), 0.86);
 }
@@ -74,7 +79,7 @@ TEST(BatchTrial, BesidePromptsItGuessesAtOnce) {
   BatchTrial trial;
   for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(trial.MayGuess(false)) << i;
-    trial.Observe({.plain_ms = 0, .round_ms = 50, .tokens = 6, .nodes = 16, .sequences = 5});
+    trial.Observe(0, {.pass = Parts(5), .round_ms = 50, .tokens = 6, .nodes = 16});
   }
   EXPECT_FALSE(trial.MayGuess(true));
 }
