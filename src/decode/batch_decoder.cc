@@ -183,12 +183,12 @@ void BatchDecoder::Prepare(Work& work, bool may_guess) {
   const int room = s.cache->capacity() - static_cast<int>(s.tokens->size()) + 1;
   const PolicyInput input = {.context = static_cast<int>(s.tokens->size()),
                              .room = std::min(room, work.turn->max_nodes + 1),
-                             .max_tokens = work.turn->max_tokens};
+                             .max_tokens = work.turn->max_tokens,
+                             .token_ms = policy_.token_ms()};
   if (!may_guess || !s.draft_failure.empty()) return s.policy->SitOut(input);
   work.budget = s.policy->Budget(input);
   work.asked = work.budget.max_nodes > 0 && work.budget.max_depth > 0;
   if (!work.asked) return;
-  work.budget.token_ms = policy_.token_ms();
   work.budget.foresight = Foresight(s.sampler, s.dice, s.constraint);
 }
 
@@ -203,7 +203,7 @@ void BatchDecoder::Draft() {
     const Sequence& s = *work.turn->sequence;
     DraftTask task;
     const Status begun = Tried([&] {
-      task = s.drafter->Draft(work.budget, *s.tokens, work.tree, meeting_);
+      task = s.policy->Draft(*s.drafter, work.budget, *s.tokens, work.tree, meeting_);
       return Status();
     });
     return begun.ok() ? std::move(task) : DraftTask(begun);

@@ -24,9 +24,9 @@
 
 namespace longspec {
 
-class AskingGain;
 class Mixture;
 class PassMeeting;
+class Portfolio;
 
 // A drafter whose opinion on any continuation of the text costs next to nothing, so that others can have it
 // mixed into their own (draft/mixture.h). Chances are those of the text alone: how the target will choose is
@@ -39,19 +39,14 @@ class Adviser {
   virtual void Advise(std::span<const int32_t> path, double least, std::vector<Guess>& guesses) = 0;
 };
 
+// What a proposal may be, as a policy decides it (policy/policy.h), and what is known of the target's choice.
 struct DraftBudget {
   int max_nodes = 0;  // proposed nodes, the root not counted; 0: propose nothing
   int max_depth = 0;
-  double token_ms = 0;       // what a token takes at the present speed; 0: unknown
-  Foresight foresight = {};  // what is known of how the target will choose
-  int max_levels = 1 << 20;  // of the tree that a draft model is asked for; deeper ones are an adviser's
-  // Of a portfolio: members that lately took longer than dear_ms are asked where that gains. Null: always.
-  AskingGain* asking = nullptr;
-  double dear_ms = 0;
-  Mixture* mixture = nullptr;  // of a portfolio: what a draft model's opinion is mixed with; null: nothing
-
-  // Of a drafter that takes time and has no adviser's opinion to go on with.
-  int asked_depth() const { return max_depth < max_levels ? max_depth : max_levels; }
+  // Where an adviser has the word besides, a draft model is asked about nodes that are reached at least so
+  // often.
+  double least_chance = 0;
+  Foresight foresight = {};  // the dice
 };
 
 // Rows of a target's pass that became committed: a prompt's chunk, or what a round kept.
@@ -154,6 +149,16 @@ class Drafter {
 
   // Its opinion on continuations of the sequence, if that costs next to nothing; null: it does not.
   virtual Adviser* adviser() { return nullptr; }
+
+  // Its trees are to be grown from its own opinion and an adviser's (draft/mixture.h), borrowed. Nothing to
+  // those that have no opinion on each token.
+  virtual void SetMixture(Mixture*) {}
+
+  // Whether what a proposal takes goes by its levels: each is a pass of a model, say.
+  virtual bool pays_by_level() const { return false; }
+
+  // Several as one, if it is; null: it is not.
+  virtual Portfolio* portfolio() { return nullptr; }
 
   // Whether Propose may be asked about a text that continues the committed one otherwise than the last time,
   // at a cost that does not grow with the text.

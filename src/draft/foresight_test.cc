@@ -257,7 +257,8 @@ TEST(GuidedGrowth, TreesFollowTheTargetsChoices) {
   const Sampler sampler = MakeSampler(Unfiltered(0.8F));
   Sampler::Scratch scratch;
   testing::TableModel model(law);
-  GuidedGrowth guided(model, {.foresight = Foresight(&sampler, true)}, kExact, kHistory);
+  GuidedGrowth guided(model, nullptr, {.max_depth = 3, .foresight = Foresight(&sampler, true)}, kExact,
+                      kHistory);
   TokenTree tree(kHistory.back());
   TreeShape shape;
   shape.widths = {3, 3, 3};

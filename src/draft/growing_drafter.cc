@@ -20,27 +20,21 @@ DraftTask GrowingDrafter::Draft(const DraftBudget& budget, std::span<const int32
   LS_CO_TRY(levels.status());
   if (*levels <= 0) co_return Status();
   meeting_ = &meeting;
-  DraftBudget own = budget;
   // Where the model ends an adviser goes on, in trees that are as deep as they are worth.
-  const bool goes_on = budget.mixture != nullptr && shape_.kind == TreeShape::Kind::kBestFirst;
-  if (goes_on) {
-    own.max_levels = std::min({own.max_levels, *levels, shape_.max_depth});
-  } else {
-    own.max_depth = std::min(own.max_depth, *levels);
-  }
-  GuidedGrowth guided(*this, own, kDiceOfModels, committed);
-  const DraftBudget most = {.max_nodes = own.max_nodes, .max_depth = own.max_depth};
-  co_return co_await GrowTree(goes_on ? kAsDeepAsItIsWorth : shape_, most, guided, tree);
+  const bool goes_on = mixture_ != nullptr && shape_.kind == TreeShape::Kind::kBestFirst;
+  const int deepest = mixture_ == nullptr ? budget.max_depth : mixture_->max_depth();
+  const DraftBudget whole = {.max_nodes = budget.max_nodes,
+                             .max_depth = goes_on ? deepest : std::min(deepest, *levels)};
+  DraftBudget own = budget;
+  own.max_depth = std::min({own.max_depth, *levels, goes_on ? shape_.max_depth : *levels});
+  GuidedGrowth guided(*this, mixture_, own, kDiceOfModels, committed);
+  co_return co_await GrowTree(goes_on ? kAsDeepAsItIsWorth : shape_, whole, guided, tree);
 }
 
 namespace {
 
 // Candidates looked at for each node where dice or an adviser may favour an unlikely one.
 constexpr int kCandidates = 64;
-// Beside an adviser, whose word costs nothing, a model is asked about nodes that are reached at least so
-// often. A row of a language model of four layers takes a thirtieth of a plain step, and ten rows instead of
-// two take it three times as long.
-constexpr double kLeastChance = 0.15;
 
 }  // namespace
 
@@ -67,12 +61,12 @@ DraftTask GuidedGrowth::Expand(std::span<const GrownNode> nodes, std::span<const
 }
 
 bool GuidedGrowth::IsWorthAsking(const GrownNode& node) const {
-  if (node.depth >= max_levels_) return false;
-  return mixture_ == nullptr || node.depth == 0 || node.log_prob >= std::log(kLeastChance);
+  if (node.depth >= budget_.max_depth) return false;
+  return mixture_ == nullptr || node.depth == 0 || node.log_prob >= std::log(budget_.least_chance);
 }
 
 int GuidedGrowth::Candidates(int k) const {
-  const bool more = foresight_.has_dice() || mixture_ != nullptr;
+  const bool more = budget_.foresight.has_dice() || mixture_ != nullptr;
   return more ? std::max(k, kCandidates) : k;
 }
 
@@ -90,8 +84,8 @@ void GuidedGrowth::Refine(std::span<const GrownNode> nodes, int32_t node, int k,
   if (mixture_ != nullptr) mixture_->Mix(path_, guesses_);
   double rest = 1;
   for (const Guess& guess : guesses_) rest -= guess.chance;
-  foresight_.RefineDistribution(dice_, {.committed = committed_, .drafted = path_}, std::max(rest, 0.0),
-                                guesses_);
+  budget_.foresight.RefineDistribution(dice_, {.committed = committed_, .drafted = path_},
+                                       std::max(rest, 0.0), guesses_);
   next.clear();
   for (const Guess& guess : guesses_) {
     if (std::ssize(next) == k) break;

@@ -27,6 +27,8 @@ class GrowingDrafter : public MeetingDrafter, protected GrowthModel {
  public:
   DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
                   PassMeeting& meeting) final;
+  void SetMixture(Mixture* mixture) final { mixture_ = mixture; }
+  bool pays_by_level() const final { return true; }
 
  protected:
   explicit GrowingDrafter(TreeShape shape) : shape_(std::move(shape)) {}
@@ -40,6 +42,7 @@ class GrowingDrafter : public MeetingDrafter, protected GrowthModel {
 
  private:
   const TreeShape shape_;
+  Mixture* mixture_ = nullptr;      // null: none
   PassMeeting* meeting_ = nullptr;  // of the tree that is being grown
 };
 
@@ -123,19 +126,14 @@ void HandOut(std::span<const RowPiece<Rows>> pieces, std::span<std::vector<Token
 }
 
 // A model's probabilities for growing a tree, mixed with an adviser's if there is one (mixture.h), which has
-// the word alone where the budget says that the model is not asked any more and at unlikely nodes, and
-// refined by what is known of the target's choice (foresight.h). Wraps the model for one call of GrowTree.
+// the word alone below the model's budget and at unlikely nodes, and refined by what is known of the target's
+// choice (foresight.h). Wraps the model for one call of GrowTree.
 class GuidedGrowth final : public GrowthModel {
  public:
-  // `model` and `committed`, which ends with the tree's root, are borrowed.
-  GuidedGrowth(GrowthModel& model, const DraftBudget& budget, const DiceModel& dice,
+  // All is borrowed but the budget, the model's. `committed` ends with the tree's root.
+  GuidedGrowth(GrowthModel& model, Mixture* mixture, const DraftBudget& budget, const DiceModel& dice,
                std::span<const int32_t> committed)
-      : model_(model),
-        foresight_(budget.foresight),
-        mixture_(budget.mixture),
-        max_levels_(budget.max_levels),
-        dice_(dice),
-        committed_(committed) {}
+      : model_(model), mixture_(mixture), budget_(budget), dice_(dice), committed_(committed) {}
 
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) override;
@@ -146,9 +144,8 @@ class GuidedGrowth final : public GrowthModel {
   void Refine(std::span<const GrownNode> nodes, int32_t node, int k, std::vector<TokenScore>& next);
 
   GrowthModel& model_;
-  const Foresight foresight_;
   Mixture* const mixture_;  // null: none
-  const int max_levels_;
+  const DraftBudget budget_;
   const DiceModel dice_;
   const std::span<const int32_t> committed_;
   std::vector<int32_t> path_;

@@ -25,8 +25,12 @@ class Mixture {
  public:
   explicit Mixture(Adviser& adviser) : adviser_(adviser) {}
 
-  // A proposal begins.
-  void Begin() { seen_.clear(); }
+  // A proposal begins, of a tree that may be so deep: where a model ends the adviser goes on.
+  void Begin(int max_depth) {
+    max_depth_ = max_depth;
+    seen_.clear();
+  }
+  int max_depth() const { return max_depth_; }
   bool used() const { return !seen_.empty(); }  // since then, by a model
 
   // `guesses`: the model's likeliest tokens after the committed text and `path`; becomes both's, likeliest
@@ -65,6 +69,7 @@ class Mixture {
   };
 
   Adviser& adviser_;
+  int max_depth_ = 0;
   // By class. The more certain the adviser is, the less a model says beside it.
   std::array<Weight, kClasses> weights_ = {{{0.7}, {0.6}, {0.5}, {0.4}, {0.3}, {0.2}, {0.1}, {0.05}}};
   std::vector<Seen> seen_;

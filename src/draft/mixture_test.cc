@@ -84,7 +84,7 @@ TEST(Mixture, LearnsWhomToBelieve) {
     const double before = mixture.WeightBeside(0.6), elsewhere = mixture.WeightBeside(0.05);
     std::vector<int32_t> text = {1};
     for (int i = 0; i < 200; ++i) {
-      mixture.Begin();
+      mixture.Begin(1);
       std::vector<Guess> guesses = {{.token = 4, .chance = 0.6}};
       mixture.Mix({}, guesses);
       text.push_back(model_is_right ? 4 : 5);
@@ -105,7 +105,7 @@ TEST(Mixture, LearnsOnlyFromWhatCame) {
   Steady adviser({{.token = 5, .chance = 0.6}});
   Mixture mixture(adviser);
   const double before = mixture.WeightBeside(0.6);
-  mixture.Begin();
+  mixture.Begin(1);
   std::vector<Guess> guesses = {{.token = 5, .chance = 0.9}};
   const std::vector<int32_t> other_path = {7};
   mixture.Mix(other_path, guesses);
@@ -136,15 +136,14 @@ TEST(Mixture, DeepLevelsAreTheAdvisers) {
   Mixture mixture(adviser);
   const std::vector<int32_t> text = {7};
   for (const int max_levels : {1, 2, 4, 100}) {
-    mixture.Begin();
+    mixture.Begin(4);
     TokenTree tree(text.back());
     TreeShape shape;
     shape.widths = {2, 2, 2, 2};
-    const DraftBudget budget = {
-        .max_nodes = 8, .max_depth = 4, .max_levels = max_levels, .mixture = &mixture};
     DeepTable model;
-    GuidedGrowth guided(model, budget, kDiceOfModels, text);
-    EXPECT_TRUE(GrowTreeNow(shape, budget, guided, tree).ok());
+    GuidedGrowth guided(model, &mixture, {.max_nodes = 8, .max_depth = max_levels, .least_chance = 0.15},
+                        kDiceOfModels, text);
+    EXPECT_TRUE(GrowTreeNow(shape, {.max_nodes = 8, .max_depth = 4}, guided, tree).ok());
     EXPECT_EQ(tree.max_depth(), 4);
     EXPECT_EQ(model.levels, std::min(max_levels, 4));
   }

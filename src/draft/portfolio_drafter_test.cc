@@ -6,10 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/clock.h"
-#include "base/counter_rng.h"
-#include "draft/asking_gain.h"
 #include "draft/drafter.h"
+#include "draft/pass_meeting.h"
 #include "draft_model/registry.h"
 
 namespace longspec {
@@ -93,6 +91,35 @@ TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
   EXPECT_EQ(none.size(), 1);
 }
 
+// Whoever chooses whom to ask gets a tree of what those said, at any time.
+TEST(Portfolio, AsksMembersOneByOne) {
+  const auto drafter =
+      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("XYZ")}});
+  Portfolio& portfolio = *drafter->portfolio();
+  ASSERT_EQ(portfolio.members().size(), 2U);
+  EXPECT_EQ(portfolio.members()[0]->portfolio(), nullptr);
+  const auto text = Text("abcdefab");
+  ASSERT_TRUE(drafter->Follow(text).ok());
+  PassMeeting meeting;
+  const DraftBudget budget = {.max_nodes = 8, .max_depth = 4};
+  for (int round = 0; round < 2; ++round) {
+    portfolio.Begin(budget, text);
+    ASSERT_TRUE(RunNow(portfolio.Ask(0, budget, text, meeting)).ok());
+    TokenTree first('b');
+    portfolio.Merge(8, first);
+    EXPECT_EQ(first.size(), 5);
+    EXPECT_EQ(first.FindChild(0, 'X'), -1);
+    EXPECT_EQ(portfolio.proposal(1).size(), 1);
+    const DraftBudget own = {.max_nodes = 8, .max_depth = 2};
+    ASSERT_TRUE(RunNow(portfolio.Ask(1, own, text, meeting)).ok());
+    EXPECT_EQ(portfolio.proposal(1).max_depth(), 2);
+    TokenTree both('b');
+    portfolio.Merge(8, both);
+    EXPECT_EQ(both.size(), 7);
+    EXPECT_GT(both.FindChild(0, 'X'), 0);
+  }
+}
+
 TEST(Portfolio, MembersFollowWhatWasAccepted) {
   const auto drafter = Make({.type = "auto", .ngram = {.min = 2}});
   auto text = Text("the cat sat. ");
@@ -106,77 +133,6 @@ TEST(Portfolio, MembersFollowWhatWasAccepted) {
   ASSERT_EQ(tree.size(), 4);
   EXPECT_EQ(tree.node(1).token, 'c');
   EXPECT_EQ(tree.node(3).token, 't');
-}
-
-// A text that ngram cannot guess beside a played draft that takes time.
-class DearMember : public ::testing::Test {
- protected:
-  // The share of rounds in which the played draft was asked. Its guesses are verified, or all is left out.
-  double AskedShare(float accept, float step_ms, double token_ms, AskingGain* gain, bool verified = true) {
-    std::vector<int32_t> answer(400);
-    const RngStream rng = {.seed = 5, .sequence = 0, .purpose = RngPurpose::kTest};
-    for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(rng.Uniform(i) * 1000);
-    auto drafter = MakeDrafter({.type = "ngram,replay",
-                                .ngram = {.min = 3},
-                                .replay = {.tokens = answer, .accept = accept, .step_ms = step_ms}});
-    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
-    std::vector<int32_t> text = {3};
-    EXPECT_TRUE((*drafter)->Follow(text).ok());
-    int n_asked = 0, n_rounds = 0;
-    for (size_t i = 0; i + 4 < answer.size(); ++n_rounds) {
-      TokenTree tree(text.back());
-      EXPECT_TRUE(
-          (*drafter)
-              ->Propose(
-                  {.max_nodes = 3, .max_depth = 3, .token_ms = token_ms, .asking = gain, .dear_ms = 0.02},
-                  text, tree)
-              .ok());
-      n_asked += tree.size() > 1 ? 1 : 0;
-      if (!verified) tree = TokenTree(text.back());
-      int n_new = 1;
-      for (int at = tree.FindChild(0, answer[i]); at > 0;
-           at = tree.FindChild(at, answer[i + static_cast<size_t>(n_new) - 1])) {
-        ++n_new;
-      }
-      for (int k = 0; k < n_new; ++k) text.push_back(answer[i++]);
-      EXPECT_TRUE((*drafter)->Read({.sequence = text, .n_new = n_new, .tree = &tree}).ok());
-    }
-    return 1.0 * n_asked / n_rounds;
-  }
-
- private:
-  const SimulatedClock clock_;
-};
-
-TEST_F(DearMember, IsAskedWhereItPays) {
-  AskingGain gain;
-  EXPECT_EQ(AskedShare(0.9F, 0.05F, 20, &gain), 1);
-  EXPECT_GT(gain.added(0, 1), 0.7);
-  EXPECT_GT(gain.added(0, 2), 0.5);
-  EXPECT_GE(gain.level_ms(), 0.05);
-}
-
-TEST_F(DearMember, IsLeftOutWhereItDoesNot) {
-  AskingGain gain;
-  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.2);
-  EXPECT_LT(gain.added(0, 1), 0.2);
-  // Its next sequence knows, from the first round on.
-  EXPECT_TRUE(gain.IsDear(1, 0.02));
-  EXPECT_FALSE(gain.IsDear(0, 0.02));
-  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.06);
-  // Where nobody counts, all are asked.
-  EXPECT_EQ(AskedShare(0.05F, 0.05F, 0.4, nullptr), 1);
-}
-
-// In a batch whose rows are filled by others, say.
-TEST_F(DearMember, IsLeftOutWhereNothingIsVerified) {
-  AskingGain gain;
-  EXPECT_LT(AskedShare(0.9F, 0.05F, 0.4, &gain, false), 0.2);
-  for (int i = 0; i < 20; ++i) (void)AskedShare(0.9F, 0.05F, 0.4, &gain, false);
-  EXPECT_LT(gain.added(0, 1), 0.05);
-  // It is tried again, and asked where its guesses are verified: how soon depends on the machine.
-  (void)AskedShare(0.9F, 0.05F, 0.4, &gain);
-  EXPECT_GT(AskedShare(0.9F, 0.05F, 0.4, &gain), 0.6);
 }
 
 // --- Scores of ngram, which the portfolio and the policy go by. ---

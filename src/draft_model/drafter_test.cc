@@ -154,7 +154,7 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   ASSERT_TRUE((*dear)->Follow(start).ok());
   TokenTree tree(3);
   const SimulatedClock clock;
-  ASSERT_TRUE((*dear)->Propose({.max_nodes = 4, .max_depth = 4, .max_levels = 1}, start, tree).ok());
+  ASSERT_TRUE((*dear)->Propose({.max_nodes = 4, .max_depth = 1}, start, tree).ok());
   EXPECT_EQ(tree.max_depth(), 1);
   EXPECT_EQ(NowMs(), 1);
   EXPECT_THAT(CheckDrafter({.type = "replay", .replay = {.accept = 0}}).message(),

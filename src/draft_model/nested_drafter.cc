@@ -95,7 +95,7 @@ struct NestedDrafter::Pass final : TargetRows {
   bool is_costly() const override { return true; }
   // Tokens that may still be chosen: each is a level, and a node at least.
   int room() const {
-    return std::min(budget.asked_depth() - tree->node(tip).depth, budget.max_nodes + 1 - tree->size());
+    return std::min(budget.max_depth - tree->node(tip).depth, budget.max_nodes + 1 - tree->size());
   }
 
   NestedDrafter* of;
@@ -189,7 +189,7 @@ void NestedDrafter::Choose(const TargetOutput::Segment& output, Pass& pass) {
 Status NestedDrafter::Extend(const TargetOutput::Segment& output, int row, const Pass& pass) {
   if (pass.room() <= 0) return {};
   const DraftBudget left = {.max_nodes = pass.budget.max_nodes + 1 - pass.tree->size(),
-                            .max_depth = pass.budget.asked_depth() - pass.tree->node(pass.tip).depth,
+                            .max_depth = pass.budget.max_depth - pass.tree->node(pass.tip).depth,
                             .foresight = pass.budget.foresight};
   proposals_.clear();
   LS_TRY(extension_->Propose(output, row, left, text_, &proposals_));

@@ -66,6 +66,7 @@ class NestedDrafter final : public MeetingDrafter {
   // Itself, for what passes choose, and the extension's.
   std::vector<std::string_view> sources() const override;
   bool uses_dice() const override { return true; }
+  bool pays_by_level() const override { return true; }
   Taps taps() const override;
 
   // Of the newest position queries are wanted.

@@ -189,7 +189,7 @@ class TokenswiftExtension final : public DraftExtension {
                  std::span<const int32_t> text, std::vector<TokenTree>* trees) override {
     TokenTree& by_heads = trees->emplace_back(text.back());
     heads_.Begin(pass.hidden[0].From(row, 1));
-    GuidedGrowth guided(heads_, budget, kDiceOfModels, text);
+    GuidedGrowth guided(heads_, nullptr, budget, kDiceOfModels, text);
     LS_TRY(GrowTreeNow(
         shape_, {.max_nodes = budget.max_nodes, .max_depth = std::min(budget.max_depth, heads_.n_heads())},
         guided, by_heads));

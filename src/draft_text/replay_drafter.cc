@@ -29,6 +29,7 @@ class PlayedDrafter final : public Drafter {
       : tokens_(std::move(tokens)), accept_(accept), step_ms_(step_ms) {}
 
   std::string_view name() const override { return "replay"; }
+  bool pays_by_level() const override { return true; }
 
   Status Follow(std::span<const int32_t> committed) override {
     prompt_length_ = committed.size();
@@ -42,7 +43,7 @@ class PlayedDrafter final : public Drafter {
     double reach = 1;
     bool on_path = true;
     int n = 0;
-    for (size_t i = first; i < tokens_.size() && n < std::min(budget.max_nodes, budget.asked_depth()); ++i) {
+    for (size_t i = first; i < tokens_.size() && n < std::min(budget.max_nodes, budget.max_depth); ++i) {
       on_path = on_path && rng_.Uniform(i) < accept_;
       reach *= accept_;
       ++n;

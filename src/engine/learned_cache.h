@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was learned of drafts that take time (draft/asking_gain.h), kept on disk (engine/cache_file.h) under
+// What was learned of drafts that take time (policy/asking.h), kept on disk (engine/cache_file.h) under
 // the key of measured costs: whether it is worth asking them on this machine. So a program that starts does
 // not try again what the last one found useless. Everything here may fail without harm: what cannot be read
 // is learned again.

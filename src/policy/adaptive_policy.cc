@@ -8,7 +8,7 @@
 // which is plain decoding when n is 0. Drafters that cost next to nothing are asked every round and judged by
 // what they propose; dear ones are asked only when what they proposed lately would pay for them, and for as
 // many levels as promise most, since each takes time (policy/draft_time.h, policy/level_chances.h). A
-// portfolio decides about its dear members itself, round by round (draft/asking_gain.h). What was proposed is
+// portfolio's dear members are asked round by round, after the others (policy/asking.h). What was proposed is
 // held against the text whether it was verified or not, so that estimates stay alive without speculating.
 // Probes, ever more rarely, tell what rows cost and how dear drafters do, and plain rounds among those that
 // speculate what they are held against. Because estimates can be wrong, measured speed has the last word:
@@ -81,6 +81,7 @@ class AdaptivePolicy final : public Policy {
         costs_(&memory->costs),
         plain_rounds_(&memory->plain_rounds),
         drafter_(drafter),
+        asking_(&drafter->asking),
         acceptance_(drafter->acceptance),
         draft_time_(drafter->draft_time) {
     ++drafter_->in_flight;
@@ -113,11 +114,17 @@ class AdaptivePolicy final : public Policy {
     return JudgedByProposal() ? Ask(spare, depth) : AskIfItPays(cap, depth);
   }
 
+  DraftTask Draft(Drafter& drafter, const DraftBudget& budget, std::span<const int32_t> committed,
+                  TokenTree& tree, PassMeeting& meeting) override {
+    Portfolio* const portfolio = drafter.portfolio();
+    if (portfolio == nullptr) return drafter.Draft(budget, committed, tree, meeting);
+    return asking_.Draft(*portfolio, budget, {.dear_ms = DearMs(), .token_ms = token_ms_}, committed, tree,
+                         meeting);
+  }
+
   TokenTree Choose(TokenTree proposed) override {
     const int n_proposed = proposed.size() - 1;
-    Rank(proposed);
-    Learn(proposed);
-    proposal_ = proposed;
+    LookAt(proposed);
     if (n_proposed == 0) {
       last_ = {.decision = Decision::kNothing};
       return proposed;
@@ -148,9 +155,7 @@ class AdaptivePolicy final : public Policy {
   }
 
   std::optional<SpeculationCandidates> Value(const TokenTree& proposed) override {
-    Rank(proposed);
-    Learn(proposed);
-    proposal_ = proposed;
+    LookAt(proposed);
     best_reach_.clear();
     for (const int node : order_) best_reach_.push_back(reach_[Index(node)]);
     return SpeculationCandidates{
@@ -182,7 +187,10 @@ class AdaptivePolicy final : public Policy {
     const auto n_accepted = static_cast<double>(round.accepted.nodes.size()) - 1;
     const double expected = last_.expected - 1;
     if (last_.decision == Decision::kProbe && n_accepted > 2 * expected + 0.5) TextMayHaveChanged();
-    if (round.asked) Count(round.accepted.tokens);
+    if (round.asked) {
+      Count(round.accepted.tokens);
+      asking_.Learn(round.tree, round.accepted.tokens);
+    }
     if (round.alone && (round.tree.size() > 1 || (round.asked && round.draft_ms > DearMs())))
       drafter_->trial.Add(round.draft_ms + round.target_ms + round.verify_ms, n_tokens * PlainMs());
   }
@@ -201,6 +209,8 @@ class AdaptivePolicy final : public Policy {
   // The most nodes there is room for.
   int BeginRound(const PolicyInput& input) {
     context_ = input.context;
+    token_ms_ = input.token_ms;
+    asking_.BeginRound();
     const int cap = std::clamp(input.room - 1, 0, max_nodes_);
     row_ms_.resize(static_cast<size_t>(cap) + 1);
     costs_->TargetMs(context_, row_ms_);
@@ -239,12 +249,7 @@ class AdaptivePolicy final : public Policy {
     skipped_ = probing_ = false;
     asked_before_ = true;
     asked_levels_ = std::min(depth, nodes);
-    DraftBudget budget = {.max_nodes = nodes, .max_depth = asked_levels_};
-    if (has_members_) {
-      budget.asking = &drafter_->asking;
-      budget.dear_ms = DearMs();
-    }
-    return budget;
+    return {.max_nodes = nodes, .max_depth = asked_levels_, .least_chance = kLeastChance};
   }
 
   // Of a dear drafter.
@@ -297,7 +302,7 @@ class AdaptivePolicy final : public Policy {
 
   double PlainMs() const { return row_ms_[0] + sample_ms_.value(); }
   double DearMs() const { return kCheapDraft * PlainMs(); }  // drafting that takes longer is dear
-  // Drafting costs next to nothing, or a portfolio decides what it may cost: only verifying is in question.
+  // Drafting costs next to nothing, or it is decided by member: only verifying is in question.
   bool JudgedByProposal() const { return has_members_ || !dear_; }
 
   // Expected tokens per millisecond of a round that verifies n nodes.
@@ -349,9 +354,11 @@ class AdaptivePolicy final : public Policy {
     for (const int node : order_) gain_.push_back(gain_.back() + reach_[Index(node)]);
   }
 
-  // What was promised, if that may decide whether the drafter is asked.
-  void Learn(const TokenTree& proposed) {
+  void LookAt(const TokenTree& proposed) {
+    Rank(proposed);
+    // What was promised, if that may decide whether the drafter is asked.
     if (!skipped_ && !has_members_) chances_.Learn(proposed, order_, reach_, asked_levels_);
+    proposal_ = proposed;
   }
 
   // The number of nodes, at least one, that promises most.
@@ -455,9 +462,11 @@ class AdaptivePolicy final : public Policy {
   CostModel* costs_;
   PlainWatch* plain_rounds_;
   DrafterMemory* drafter_;
+  Asking asking_;
 
   // This round.
   int context_ = 0;
+  double token_ms_ = 0;
   int asked_levels_ = 0;
   bool skipped_ = false;
   bool asked_before_ = false;

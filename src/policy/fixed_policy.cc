@@ -18,7 +18,7 @@ class FixedPolicy final : public Policy {
     const int depth = std::max(0, input.max_tokens - 1);
     const int nodes = std::clamp(input.room - 1, 0, max_nodes_);
     if (depth == 0 || nodes == 0) return {};
-    return {.max_nodes = nodes, .max_depth = std::min(depth, nodes)};
+    return {.max_nodes = nodes, .max_depth = std::min(depth, nodes), .least_chance = kLeastChance};
   }
 
   TokenTree Choose(TokenTree proposed) override {

@@ -1,24 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much to speculate in the next round, from what is known before it. Whatever it decides and however it
-// measures time, it cannot change what is committed: that is the target's choice, which no tree changes. A
-// policy sees one sequence's rounds in order. Not thread-safe.
+// How much to speculate in the next round, from what is known before it: promises (the chances of guesses),
+// prices (of rows, of asking a drafter) and what was accepted. Whatever it decides and however it measures
+// time, it cannot change what is committed: that is the target's choice, which no tree changes. A policy sees
+// one sequence's rounds in order. Not thread-safe.
+//
+// Why so many tokens were guessed in a round, or none, these files say, in the order in which they are asked:
+//   policy/pass_policy.h        whether anybody guesses, where several sequences share the pass
+//   policy/adaptive_policy.cc,  whether this sequence does, and how many nodes and levels its drafter is
+//   policy/fixed_policy.cc      asked for; of a single sequence also how many nodes are verified
+//   policy/asking.h             which members of a portfolio are asked, and how deep
+//   policy/share_speculation.h  how many nodes of each sequence are verified, where several share the pass
+// and these what they go by:
+//   policy/cost_model.h, policy/pass_cost.h             what rows take
+//   policy/draft_time.h                                 what asking a drafter takes
+//   policy/acceptance_table.h, policy/level_chances.h   what guesses promise
+//   policy/speed_trial.h                                whether all of it came true
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "draft/asking_gain.h"
 #include "draft/drafter.h"
 #include "policy/acceptance_table.h"
+#include "policy/asking.h"
 #include "policy/cost_model.h"
 #include "policy/draft_time.h"
 #include "policy/share_speculation.h"
@@ -30,10 +43,16 @@ namespace longspec {
 // Speculation must promise at least so many times the speed of plain rounds to be worth the doubt.
 inline constexpr double kLeastPromise = 1.03;
 
+// Nodes that a draft model is asked about beside an adviser, whose word costs nothing, are reached at least
+// so often. A row of a language model of four layers takes a thirtieth of a plain step, and ten rows instead
+// of two take it three times as long.
+inline constexpr double kLeastChance = 0.15;
+
 struct PolicyInput {
-  int context = 0;     // committed tokens
-  int room = 0;        // positions left in the cache, the root's included
-  int max_tokens = 0;  // tokens the round may commit
+  int context = 0;      // committed tokens
+  int room = 0;         // positions left in the cache, the root's included
+  int max_tokens = 0;   // tokens the round may commit
+  double token_ms = 0;  // what a token takes at the present speed, whoever gets it; 0: unknown
 };
 
 // What a finished round did and took.
@@ -61,6 +80,12 @@ class Policy {
   virtual DraftBudget Budget(const PolicyInput& input) = 0;
   // In place of Budget in a round in which the drafter is not asked, whatever the policy thinks of it.
   virtual void SitOut(const PolicyInput&) {}
+  // Has the drafter propose within that budget; of a portfolio those members that are worth their time. All
+  // is borrowed until the task ends.
+  virtual DraftTask Draft(Drafter& drafter, const DraftBudget& budget, std::span<const int32_t> committed,
+                          TokenTree& tree, PassMeeting& meeting) {
+    return drafter.Draft(budget, committed, tree, meeting);
+  }
   // The part of the proposal that is worth verifying; the root alone is plain decoding.
   virtual TokenTree Choose(TokenTree proposed) = 0;
   // Where several sequences share a pass, how much of each proposal is verified is decided for all of them
@@ -85,28 +110,6 @@ struct DrafterMemory {
   SpeedTrial trial;        // of its rounds, one answer's after another's
   int in_flight = 0;       // generations that use it now
   int64_t last_used = 0;   // AdaptiveMemory::n_policies then
-};
-
-// When a round goes plain only to be measured. What plain rounds take is what speculation is held against,
-// and where every round speculates nothing tells: a table measured on a busy machine has rows cheap that are
-// not. The first are early, and then they may take so much of the time, of all generations.
-class PlainWatch {
- public:
-  // Whether a round that promises `gain` times the speed of a plain one is to be plain. REQUIRES: gain > 1
-  bool Due(double gain) const {
-    const double share = (1 - 1 / gain) / kShare;
-    return rounds_ >= std::min(static_cast<double>(wait_), std::max<double>(kMinWait, share));
-  }
-  // What a round was; `measured`: plain because it was due.
-  void Count(bool plain, bool measured) {
-    rounds_ = plain ? 0 : rounds_ + 1;
-    if (measured) wait_ = std::min(2 * wait_, kMaxWait);
-  }
-
- private:
-  static constexpr int kMinWait = 8, kMaxWait = 256;  // rounds
-  static constexpr double kShare = 0.005;             // of the time
-  int rounds_ = 0, wait_ = kMinWait;
 };
 
 // What adaptive policies have learned and the next one goes on with: it outlives generations, not the

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measured speed has the last word: rounds that speculated are held against as many tokens decoded plainly.
-// Where they were slower for a while there is a pause, then another trial, and longer pauses if that fails.
-// Not thread-safe.
+// Measured speed has the last word, and what it is measured by. Not thread-safe.
 #pragma once
 
 #include <algorithm>
 
 namespace longspec {
 
+// Rounds that speculated are held against as many tokens decoded plainly. Where they were slower for a while
+// there is a pause, then another trial, and longer pauses if that fails.
 class SpeedTrial {
  public:
   // Another text begins, which may be better to guess: a long pause is cut short. What was measured counts
@@ -47,6 +47,28 @@ class SpeedTrial {
 
   double spent_ms_ = 0, plain_ms_ = 0, speed_ = 1;
   int n_rounds_ = 0, pause_ = 0, next_pause_ = kMinPause;
+};
+
+// When a round goes plain only to be measured. What plain rounds take is what speculation is held against,
+// and where every round speculates nothing tells: a table measured on a busy machine has rows cheap that are
+// not. The first are early, and then they may take so much of the time, of all generations.
+class PlainWatch {
+ public:
+  // Whether a round that promises `gain` times the speed of a plain one is to be plain. REQUIRES: gain > 1
+  bool Due(double gain) const {
+    const double share = (1 - 1 / gain) / kShare;
+    return rounds_ >= std::min(static_cast<double>(wait_), std::max<double>(kMinWait, share));
+  }
+  // What a round was; `measured`: plain because it was due.
+  void Count(bool plain, bool measured) {
+    rounds_ = plain ? 0 : rounds_ + 1;
+    if (measured) wait_ = std::min(2 * wait_, kMaxWait);
+  }
+
+ private:
+  static constexpr int kMinWait = 8, kMaxWait = 256;  // rounds
+  static constexpr double kShare = 0.005;             // of the time
+  int rounds_ = 0, wait_ = kMinWait;
 };
 
 }  // namespace longspec

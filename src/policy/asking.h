@@ -1,10 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What it gains to ask those members of a portfolio that take time, and how many levels deep: how many tokens
-// each level of their guesses adds to what the others, which cost next to nothing, would have had accepted in
-// the same round. It is counted after each round in which they were asked, by holding the tree with their
-// guesses and the one without against the text that came, apart for rounds in which the others expect little
-// and those in which they expect much: a draft model has nothing to add to a copy.
+// Whom of a portfolio to ask: first its members that take no time, then, if that gains what it costs, those
+// that do, as many levels deep as gains most.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/running_mean.h"
+#include "draft/portfolio_drafter.h"
+#include "tree/token_tree.h"
+
+namespace longspec {
+
+// What it gains to ask members that take time, and how many levels deep: how many tokens each level of their
+// guesses adds to what the others, which cost next to nothing, would have had accepted in the same round. It
+// is counted after each round in which they were asked, by holding the tree with their guesses and the one
+// without against the text that came, apart for rounds in which the others expect little and those in which
+// they expect much: a draft model has nothing to add to a copy.
 //
 // As many levels are asked for as are worth more, at the present speed, than their time. One more is tried
 // now and then, and one where none is worth it but the others expect little, so that a change of the text is
@@ -12,17 +29,6 @@
 //
 // It outlives generations, and may be shared by those in flight; as numbers it outlives the program
 // (engine/learned_cache.h). It decides trees, never text. Not thread-safe.
-#pragma once
-
-#include <array>
-#include <cstddef>
-#include <span>
-#include <vector>
-
-#include "base/running_mean.h"
-
-namespace longspec {
-
 class AskingGain {
  public:
   static constexpr int kMaxLevels = 8;
@@ -94,7 +100,6 @@ class AskingGain {
   // visit(number, least, most) of each that is kept but those of ms_.
   template <typename Gain, typename Visit>
   static void VisitBeliefs(Gain& gain, const Visit& visit);
-  bool IsMostPromising(size_t of) const;  // of all
 
   std::vector<RunningMean> ms_;  // by member
   std::array<ByLevel, kClasses> added_;
@@ -106,6 +111,46 @@ class AskingGain {
   double patience_ = 1;
   bool trial_ = false;  // nothing was thought worth its time when they were asked
   int n_asked_ = 0;
+};
+
+// Asks the members for one generation, whose rounds it sees in order. Not thread-safe.
+class Asking {
+ public:
+  // `gain`, which it goes by and teaches, is borrowed.
+  explicit Asking(AskingGain* gain) : gain_(gain) {}
+
+  // A round begins, in which nobody may be asked.
+  void BeginRound() { asked_.reset(); }
+
+  struct Prices {
+    double dear_ms = 0;   // members whose proposals lately took longer take time
+    double token_ms = 0;  // what a token takes at the present speed; 0: unknown
+  };
+  // Grows `tree`, a root, within the budget. All that is passed is borrowed until the task ends.
+  DraftTask Draft(Portfolio& portfolio, const DraftBudget& budget, Prices prices,
+                  std::span<const int32_t> committed, TokenTree& tree, PassMeeting& meeting);
+
+  // What of that proposal was verified, and the text that came.
+  void Learn(const TokenTree& verified, std::span<const int32_t> text);
+
+ private:
+  // A round in which members that take time were asked.
+  struct Asked {
+    std::vector<bool> is_dear;  // by member: it takes time
+    double expected = 0;        // tokens, of the tree without their guesses
+    TokenTree without{0};       // which is this
+    int levels = 0;             // of their guesses
+    double ms = 0;
+  };
+
+  DraftTask AskOne(Portfolio& portfolio, size_t member, const DraftBudget& budget, double dear_ms,
+                   std::span<const int32_t> committed, PassMeeting& meeting);
+  static int FollowedBy(const Asked& asked, int levels, const TokenTree& verified,
+                        std::span<const int32_t> text);
+
+  AskingGain* const gain_;
+  std::optional<Asked> asked_;  // in this round
+  std::vector<int> followed_;
 };
 
 }  // namespace longspec

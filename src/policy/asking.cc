@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/asking_gain.h"
+#include "policy/asking.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "draft/pass_meeting.h"
+
 namespace longspec {
+namespace {
+
+// Rows of what a member did not read that cost hardly more with its proposal than without them.
+constexpr size_t kReadWithTree = 8;
+
+}  // namespace
 
 void AskingGain::Took(size_t member, double ms) {
   if (member >= ms_.size()) ms_.resize(member + 1);
@@ -111,6 +119,91 @@ void AskingGain::Learn(double expected, std::span<const int> followed, double ms
   if (followed.back() > followed.front()) patience_ = 1;
   if (!std::exchange(warm_, true) || n_levels == 0) return;
   AddTime(ms / static_cast<double>(n_levels), level_ms_);
+}
+
+DraftTask Asking::Draft(Portfolio& portfolio, const DraftBudget& budget, Prices prices,
+                        std::span<const int32_t> committed, TokenTree& tree, PassMeeting& meeting) {
+  const auto members = portfolio.members();
+  portfolio.Begin(budget, committed);
+  // Who takes time, and how much of that is reading. Looked up once: who has caught up has nothing left to
+  // read.
+  Asked asked = {.is_dear = std::vector<bool>(members.size())};
+  size_t unread = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const size_t rows = members[i]->Unread(committed);
+    if (rows > kReadWithTree) unread = std::max(unread, rows);
+    asked.is_dear[i] = rows > kReadWithTree || gain_->IsDear(i, prices.dear_ms);
+  }
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (asked.is_dear[i]) continue;
+    LS_CO_TRY(co_await AskOne(portfolio, i, budget, prices.dear_ms, committed, meeting));
+  }
+  portfolio.Merge(budget.max_nodes, tree);
+  if (std::ranges::find(asked.is_dear, true) == asked.is_dear.end()) co_return Status();
+  for (const TreeNode& node : tree.nodes().subspan(1)) asked.expected += static_cast<double>(node.score);
+  asked.levels = gain_->Levels(asked.expected, prices.token_ms, budget.max_depth, unread);
+  if (asked.levels == 0) co_return Status();
+  if (unread > 0) {
+    const double start = meeting.Ms();
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (asked.is_dear[i]) LS_CO_TRY(members[i]->CatchUp(committed));
+    }
+    gain_->CaughtUp(unread, meeting.Ms() - start);
+  }
+  asked.without = tree;
+  const double start = meeting.Ms();
+  bool any_answer = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (!asked.is_dear[i]) continue;
+    DraftBudget own = budget;
+    if (members[i]->pays_by_level()) own.max_depth = asked.levels;
+    LS_CO_TRY(co_await AskOne(portfolio, i, own, prices.dear_ms, committed, meeting));
+    any_answer = any_answer || portfolio.proposal(i).size() > 1;
+  }
+  asked.ms = meeting.Ms() - start;
+  if (!any_answer) co_return Status();  // who was not ready to say anything tells nothing of what it gains
+  gain_->Answered();
+  tree = TokenTree(committed.back());
+  portfolio.Merge(budget.max_nodes, tree);
+  asked_ = std::move(asked);
+  co_return Status();
+}
+
+DraftTask Asking::AskOne(Portfolio& portfolio, size_t member, const DraftBudget& budget, double dear_ms,
+                         std::span<const int32_t> committed, PassMeeting& meeting) {
+  const double start = meeting.Ms();
+  LS_CO_TRY(co_await portfolio.Ask(member, budget, committed, meeting));
+  if (portfolio.proposal(member).size() > 1 || !gain_->IsDear(member, dear_ms))
+    gain_->Took(member, meeting.Ms() - start);
+  co_return Status();
+}
+
+void Asking::Learn(const TokenTree& verified, std::span<const int32_t> text) {
+  if (!asked_) return;
+  followed_.clear();
+  for (int levels = 0; levels <= asked_->levels; ++levels)
+    followed_.push_back(FollowedBy(*asked_, levels, verified, text));
+  gain_->Learn(asked_->expected, followed_, asked_->ms);
+  asked_.reset();
+}
+
+// How many of these tokens are on a path of what was verified, with so many levels of dear members' guesses.
+// Without them, as many nodes of the others' tree would have been: its best, which come first.
+int Asking::FollowedBy(const Asked& asked, int levels, const TokenTree& verified,
+                       std::span<const int32_t> text) {
+  int with = 0, without = 0, n = 0;
+  const auto is_theirs = [&](int node) {
+    return asked.is_dear[static_cast<size_t>(verified.node(node).source)];
+  };
+  for (const int32_t token : text) {
+    if (with >= 0) with = verified.FindChild(with, token);
+    if (without >= 0) without = asked.without.FindChild(without, token);
+    if (without >= verified.size()) without = -1;
+    if (levels == 0 ? without < 0 : with < 0) break;
+    if (levels > 0 && n >= levels && without < 0 && is_theirs(with)) break;
+    ++n;
+  }
+  return n;
 }
 
 }  // namespace longspec

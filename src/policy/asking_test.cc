@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // When members that take time are asked and how deep, where what they add is known.
-#include "draft/asking_gain.h"
+#include "policy/asking.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
+
+#include "base/clock.h"
+#include "base/counter_rng.h"
+#include "draft/pass_meeting.h"
+#include "draft_model/registry.h"
 
 namespace longspec {
 namespace {
@@ -201,6 +206,76 @@ TEST(AskingGain, TheSpeedOfTheLastTextIsBelieved) {
   AskingGain worth_it;
   MeanLevels(worth_it, 200, 0.3, {{0, 1, 1}, 1e-3});
   EXPECT_GE(worth_it.Levels(0.3, 0, 8), 1);
+}
+
+// A text that ngram cannot guess beside a played draft that takes time.
+class DearMember : public ::testing::Test {
+ protected:
+  // The share of rounds in which the played draft was asked. Its guesses are verified, or all is left out.
+  double AskedShare(float accept, float step_ms, double token_ms, AskingGain* gain, bool verified = true) {
+    std::vector<int32_t> answer(400);
+    const RngStream rng = {.seed = 5, .sequence = 0, .purpose = RngPurpose::kTest};
+    for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(rng.Uniform(i) * 1000);
+    auto drafter = MakeDrafter({.type = "ngram,replay",
+                                .ngram = {.min = 3},
+                                .replay = {.tokens = answer, .accept = accept, .step_ms = step_ms}});
+    EXPECT_TRUE(drafter.ok()) << drafter.status().message();
+    std::vector<int32_t> text = {3};
+    EXPECT_TRUE((*drafter)->Follow(text).ok());
+    Asking asking(gain);
+    int n_asked = 0, n_rounds = 0;
+    for (size_t i = 0; i + 4 < answer.size(); ++n_rounds) {
+      TokenTree tree(text.back());
+      PassMeeting meeting;
+      asking.BeginRound();
+      EXPECT_TRUE(RunNow(asking.Draft(*(*drafter)->portfolio(), {.max_nodes = 3, .max_depth = 3},
+                                      {.dear_ms = 0.02, .token_ms = token_ms}, text, tree, meeting))
+                      .ok());
+      n_asked += tree.size() > 1 ? 1 : 0;
+      if (!verified) tree = TokenTree(text.back());
+      int n_new = 1;
+      for (int at = tree.FindChild(0, answer[i]); at > 0;
+           at = tree.FindChild(at, answer[i + static_cast<size_t>(n_new) - 1])) {
+        ++n_new;
+      }
+      for (int k = 0; k < n_new; ++k) text.push_back(answer[i++]);
+      EXPECT_TRUE((*drafter)->Read({.sequence = text, .n_new = n_new, .tree = &tree}).ok());
+      asking.Learn(tree, std::span(text).last(static_cast<size_t>(n_new)));
+    }
+    return 1.0 * n_asked / n_rounds;
+  }
+
+ private:
+  const SimulatedClock clock_;
+};
+
+TEST_F(DearMember, IsAskedWhereItPays) {
+  AskingGain gain;
+  EXPECT_EQ(AskedShare(0.9F, 0.05F, 20, &gain), 1);
+  EXPECT_GT(gain.added(0, 1), 0.7);
+  EXPECT_GT(gain.added(0, 2), 0.5);
+  EXPECT_GE(gain.level_ms(), 0.05);
+}
+
+TEST_F(DearMember, IsLeftOutWhereItDoesNot) {
+  AskingGain gain;
+  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.2);
+  EXPECT_LT(gain.added(0, 1), 0.2);
+  // Its next sequence knows, from the first round on.
+  EXPECT_TRUE(gain.IsDear(1, 0.02));
+  EXPECT_FALSE(gain.IsDear(0, 0.02));
+  EXPECT_LT(AskedShare(0.05F, 0.2F, 0.4, &gain), 0.06);
+}
+
+// In a batch whose rows are filled by others, say.
+TEST_F(DearMember, IsLeftOutWhereNothingIsVerified) {
+  AskingGain gain;
+  EXPECT_LT(AskedShare(0.9F, 0.05F, 0.4, &gain, false), 0.2);
+  for (int i = 0; i < 20; ++i) (void)AskedShare(0.9F, 0.05F, 0.4, &gain, false);
+  EXPECT_LT(gain.added(0, 1), 0.05);
+  // It is tried again, and asked where its guesses are verified: how soon depends on the machine.
+  (void)AskedShare(0.9F, 0.05F, 0.4, &gain);
+  EXPECT_GT(AskedShare(0.9F, 0.05F, 0.4, &gain), 0.6);
 }
 
 }  // namespace
