@@ -6,13 +6,17 @@
 // different instruction sets include this, and each gets its own copy.
 //
 // A set has
-//   kQueryRows                                     the most rows of a tile of scores
-//   float Quantize(x, q), QuantizeWeights(p, scales, n, q)   32 numbers; returns their scale. Weights are
-//                                                  p * scales, of the first n only
-//   ScoreBlock<R>(block, head_dim, queries, scale, out, out_stride)   16 keys, R rows
+//   kQueryRows, kValueRows                         the most rows of a tile of scores, and of weighted values
+//   Query, PrepareQuery(x, head_dim, query)        one row's integers and their scales
+//   Keys, PrepareKeys(block, head_dim, keys)       16 keys as scores of all rows want them; kPreparesKeys:
+//                                                  whether that costs anything
+//   ScoreBlock<R>(keys, head_dim, queries, scale, out, out_stride)   of R rows
 //   LoadScales<N>(rows, at, scales)                N neighbouring f16 scales of 32 keys, (N, 32)
-//   Interleave(rows, values)                       32 values of 32 keys, as AddValues wants them
-//   AddValues(values, q, d, o)                     o += d * (sum over the keys of q * v), of 32 values
+//   Interleave(rows, dims, values)                 32 values of 32 keys, as AddValues wants them
+//   Weights, PrepareWeights(p, scales, n_groups, n, weights)   of one row: p * scales for each 32 dimensions,
+//                                                  of the first n of 32 keys only
+//   AddValues<R>(values, weights, group, o, o_stride)   o += d * (sum over the keys of q * v), of 32
+//                                                  dimensions of R rows
 #pragma once
 
 #include <cstddef>
@@ -32,54 +36,67 @@ inline constexpr size_t kValueBytes = size_t{kQuantBlock} * kQuantBlock;
 // In place of a key that nobody sees: zeros, and scales of zero.
 inline constexpr std::byte kNoValues[kMostGroups * kI8Bytes32] = {};
 
-// What the numbers are divided by; 0 if they are too small.
-inline float InverseOf(float largest) { return largest < 0x1p-120F ? 0.0F : 127.0F / largest; }
+inline constexpr int kPreparedRows = 24;             // whose queries are in the first-level cache together
+inline constexpr float kLeastMagnitude = 0x1p-120F;  // of the largest of 32 numbers; else all integers are 0
 
-template <int R>
-struct IntegerQueries {
-  alignas(64) int8_t q[R][kMaxHeadDim];
-  float d[R][kMostGroups];
-  int32_t less_128[R][kMostGroups];  // -128 times the sum of the 32 q
+// Keys that are used as they lie.
+struct KeyBlock {
+  const std::byte* block;
 };
+inline const std::byte* KeysOf(const ScoresArgs& a, int block) {
+  const size_t block_bytes = static_cast<size_t>(a.head_dim) / kQuantBlock * kI8Bytes32 * kKeyGroup;
+  return a.keys + static_cast<size_t>(block) * block_bytes;
+}
 
 template <int N>
-struct RowCount {
+struct Number {
   static constexpr int kValue = N;
 };
 
+// f(Number<N>, group): of four groups of dimensions, or what is left in twos and ones.
+template <typename F>
+[[gnu::always_inline]] inline void ForGroups(int n_groups, const F& f) {
+  int group = 0;
+  for (; group + 4 <= n_groups; group += 4) f(Number<4>(), group);
+  if (group + 2 <= n_groups) {
+    f(Number<2>(), group);
+    group += 2;
+  }
+  if (group < n_groups) f(Number<1>(), group);
+}
+
 template <int R, typename F>
 [[gnu::always_inline]] inline void WithRows(int rows, int row, const F& f) {
-  if (rows == R) return f(RowCount<R>(), row);
+  if (rows == R) return f(Number<R>(), row);
   if constexpr (R > 1) WithRows<R - 1>(rows, row, f);
 }
 
-// f(RowCount<rows>, row) for tiles of up to R rows, as equal as can be.
+// The rows of the next tile of up to `most`: tiles are as equal as can be.
+inline int NextRows(int left, int most) {
+  const int tiles = (left + most - 1) / most;
+  return (left + tiles - 1) / tiles;
+}
+
+// f(Number<rows>, row) for tiles of up to R rows.
 template <int R, typename F>
 [[gnu::always_inline]] inline void InTiles(int n_rows, const F& f) {
   for (int row = 0; row < n_rows;) {
-    const int left = n_rows - row, tiles = (left + R - 1) / R, rows = (left + tiles - 1) / tiles;
+    const int rows = NextRows(n_rows - row, R);
     WithRows<R>(rows, row, f);
     row += rows;
   }
 }
 
+// Blocks [begin, end) for R rows; `keys` are those of the only one, if they are prepared. `out`: of the first
+// row.
 template <typename Set, int R>
-[[gnu::noinline]] void ScoreRows(const ScoresArgs& a, int row, Fetch& fetch) {
-  IntegerQueries<R> queries;
-  for (int r = 0; r < R; ++r) {
-    const float* q = a.q + int64_t{row + r} * a.head_dim;
-    for (int d = 0; d < a.head_dim; d += kQuantBlock) {
-      queries.d[r][d / kQuantBlock] = Set::Quantize(q + d, queries.q[r] + d);
-      int32_t sum = 0;
-      for (int i = 0; i < kQuantBlock; ++i) sum += queries.q[r][d + i];
-      queries.less_128[r][d / kQuantBlock] = -128 * sum;
-    }
-  }
-  const size_t block_bytes = static_cast<size_t>(a.head_dim) / kQuantBlock * kI8Bytes32 * kKeyGroup;
-  for (int block = a.block_begin; block < a.block_end; ++block) {
+[[gnu::noinline]] void ScoreTile(const ScoresArgs& a, typename Set::Keys& keys,
+                                 const typename Set::Query* queries, int begin, int end, float* out,
+                                 Fetch& fetch) {
+  for (int block = begin; block < end; ++block) {
     fetch.Step(R);
-    Set::template ScoreBlock<R>(a.keys + static_cast<size_t>(block) * block_bytes, a.head_dim, queries,
-                                a.scale, a.out + row * a.out_stride + int64_t{block} * kKeyGroup,
+    if constexpr (!Set::kPreparesKeys) Set::PrepareKeys(KeysOf(a, block), a.head_dim, keys);
+    Set::template ScoreBlock<R>(keys, a.head_dim, queries, a.scale, out + int64_t{block} * kKeyGroup,
                                 a.out_stride);
   }
 }
@@ -88,8 +105,29 @@ template <typename Set, int R>
 template <typename Set>
 inline void IntegerScores(const ScoresArgs& a) {
   Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin));
-  InTiles<Set::kQueryRows>(
-      a.n_rows, [&](auto rows, int row) { ScoreRows<Set, decltype(rows)::kValue>(a, row, fetch); });
+  typename Set::Query queries[kPreparedRows];
+  typename Set::Keys keys;
+  for (int first = 0; first < a.n_rows;) {
+    const int n_rows = NextRows(a.n_rows - first, kPreparedRows);
+    for (int row = 0; row < n_rows; ++row)
+      Set::PrepareQuery(a.q + int64_t{first + row} * a.head_dim, a.head_dim, queries[row]);
+    float* out = a.out + first * a.out_stride;
+    const auto score = [&](int begin, int end) {
+      InTiles<Set::kQueryRows>(n_rows, [&](auto rows, int row) {
+        ScoreTile<Set, decltype(rows)::kValue>(a, keys, queries + row, begin, end, out + row * a.out_stride,
+                                               fetch);
+      });
+    };
+    if constexpr (Set::kPreparesKeys) {
+      for (int block = a.block_begin; block < a.block_end; ++block) {
+        Set::PrepareKeys(KeysOf(a, block), a.head_dim, keys);
+        score(block, block + 1);
+      }
+    } else {
+      score(a.block_begin, a.block_end);
+    }
+    first += n_rows;
+  }
 }
 
 // 32 keys of a chunk, or what is seen of them.
@@ -103,43 +141,54 @@ inline void FindGroup(const ValueRow& value_row, int begin, int n, int head_dim,
   n = n < kQuantBlock ? n : kQuantBlock;
   for (int i = 0; i < n; ++i) group.rows[i] = value_row(begin + i);
   for (int i = n; i < kQuantBlock; ++i) group.rows[i] = kNoValues;
-  const int n_groups = head_dim / kQuantBlock;
-  int g = 0;
-  for (; g + 4 <= n_groups; g += 4)
-    Set::template LoadScales<4>(group.rows, head_dim + 2 * g, group.scales + g);
-  if (g + 2 <= n_groups) {
-    Set::template LoadScales<2>(group.rows, head_dim + 2 * g, group.scales + g);
-    g += 2;
-  }
-  if (g < n_groups) Set::template LoadScales<1>(group.rows, head_dim + 2 * g, group.scales + g);
+  ForGroups(head_dim / kQuantBlock, [&](auto count, int g) {
+    Set::template LoadScales<decltype(count)::kValue>(group.rows, head_dim + 2 * g, group.scales + g);
+  });
 }
 
-// keys_of(row): how many keys a row sees.
+// All dimensions of R rows.
+template <typename Set, int R>
+[[gnu::noinline]] void AddTile(const int8_t* values, const typename Set::Weights* weights, int n_groups,
+                               float* o, int64_t o_stride, Fetch& fetch) {
+  for (int g = 0; g < n_groups; ++g, values += kValueBytes, o += kQuantBlock) {
+    fetch.Step(R);
+    Set::template AddValues<R>(values, weights, g, o, o_stride);
+  }
+}
+
+// keys_of(row): how many keys a row sees. A step of `fetch` is 32 dimensions of 32 keys for one row.
 template <typename Set, typename Args, typename ValueRow, typename KeysOf>
 inline void IntegerValues(const Args& a, const ValueRow& value_row, const KeysOf& keys_of,
                           const Upcoming& next) {
   int most = 0;
-  for (int row = 0; row < a.n_rows; ++row) most = keys_of(row) > most ? keys_of(row) : most;
+  int64_t key_groups = 0;
+  for (int row = 0; row < a.n_rows; ++row) {
+    const int n = keys_of(row);
+    most = n > most ? n : most;
+    key_groups += (n + kQuantBlock - 1) / kQuantBlock;
+  }
   const int n_groups = a.head_dim / kQuantBlock;
-  Fetch fetch(next, int64_t{(most + kQuantBlock - 1) / kQuantBlock} * n_groups);
+  Fetch fetch(next, key_groups * n_groups);
   KeyGroup group;
-  alignas(64) int8_t values[kValueBytes];
-  alignas(64) uint8_t q[kQuantBlock];
+  alignas(64) int8_t values[kMostGroups * kValueBytes];
+  typename Set::Weights weights[Set::kValueRows];
   for (int begin = 0; begin < most; begin += kQuantBlock) {
     FindGroup<Set>(value_row, begin, most - begin, a.head_dim, group);
-    for (int g = 0; g < n_groups; ++g) {
-      fetch.Step(1);
-      Set::Interleave(group.rows, g * kQuantBlock, values);
-      const float* p = a.p + begin;
-      float* o = a.o + int64_t{g} * kQuantBlock;
-      for (int row = 0; row < a.n_rows; ++row, p += a.p_stride, o += a.o_stride) {
-        const int n = keys_of(row) - begin;
-        if (n <= 0) continue;
-        const float d = Set::QuantizeWeights(p, group.scales[g], n, q);
-        // They are broadcast from memory: compilers would take the register apart that they were in.
-        asm volatile("" : : "r"(q) : "memory");
-        Set::AddValues(values, q, d, o);
-      }
+    for (int g = 0; g < n_groups; ++g)
+      Set::Interleave(group.rows, g * kQuantBlock, values + static_cast<size_t>(g) * kValueBytes);
+    for (int row = 0; row < a.n_rows;) {
+      int end = row;  // of the neighbours that see some of these keys
+      while (end < a.n_rows && keys_of(end) > begin) ++end;
+      InTiles<Set::kValueRows>(end - row, [&](auto rows, int first) {
+        constexpr int kRows = decltype(rows)::kValue;
+        for (int r = 0; r < kRows; ++r) {
+          const int at = row + first + r;
+          Set::PrepareWeights(a.p + at * a.p_stride + begin, group.scales, n_groups, keys_of(at) - begin,
+                              weights[r]);
+        }
+        AddTile<Set, kRows>(values, weights, n_groups, a.o + (row + first) * a.o_stride, a.o_stride, fetch);
+      });
+      row = end > row ? end : row + 1;
     }
   }
 }

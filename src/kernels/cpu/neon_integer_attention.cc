@@ -20,8 +20,30 @@ inline int8x16_t Four(const void* bytes) {
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
 
+// What numbers are multiplied with; 0 if they are too small.
+inline float InverseOf(float largest) { return largest < kLeastMagnitude ? 0.0F : 127.0F / largest; }
+
 struct Set {
-  static constexpr int kQueryRows = 4;
+  static constexpr int kQueryRows = 4, kValueRows = 4;
+  static constexpr bool kPreparesKeys = false;
+
+  struct Query {
+    alignas(16) int8_t q[kMaxHeadDim];
+    float d[kMostGroups];
+  };
+  using Weights = Query;  // 32 keys for each 32 dimensions
+  using Keys = KeyBlock;
+
+  static void PrepareQuery(const float* x, int head_dim, Query& query) {
+    for (int d = 0; d < head_dim; d += kQuantBlock) query.d[d / kQuantBlock] = Quantize(x + d, query.q + d);
+  }
+  static void PrepareKeys(const std::byte* block, int /*head_dim*/, Keys& keys) { keys.block = block; }
+
+  static void PrepareWeights(const float* p, const float (*scales)[kQuantBlock], int n_groups, int n,
+                             Weights& weights) {
+    for (int g = 0; g < n_groups; ++g)
+      weights.d[g] = QuantizeWeights(p, scales[g], n, weights.q + g * kQuantBlock);
+  }
 
   static float Quantize(const float* x, int8_t* q) {
     float32x4_t v[8];
@@ -34,7 +56,7 @@ struct Set {
     return Round(v, most, q);
   }
 
-  static float QuantizeWeights(const float* p, const float* scales, int n, uint8_t* q) {
+  static float QuantizeWeights(const float* p, const float* scales, int n, int8_t* q) {
     float seen[kQuantBlock] = {};
     if (n < kQuantBlock) {
       for (int i = 0; i < n; ++i) seen[i] = p[i] * scales[i];
@@ -47,7 +69,7 @@ struct Set {
                              : vmulq_f32(vld1q_f32(p + 4 * i), vld1q_f32(scales + 4 * i));
       most = vmaxq_u32(most, vreinterpretq_u32_f32(w[i]));
     }
-    return Round(w, most, reinterpret_cast<int8_t*>(q));
+    return Round(w, most, q);
   }
 
   template <int N>
@@ -81,8 +103,9 @@ struct Set {
   }
 
   template <int R>
-  static void ScoreBlock(const std::byte* block, int head_dim, const IntegerQueries<R>& queries, float scale,
-                         float* out, int64_t out_stride) {
+  static void ScoreBlock(const Keys& keys, int head_dim, const Query* queries, float scale, float* out,
+                         int64_t out_stride) {
+    const std::byte* block = keys.block;
     const std::byte* scales = block + static_cast<size_t>(head_dim) * kKeyGroup;
     Lanes16 sums[R];
     for (Lanes16& sum : sums) sum = Zeros16();
@@ -98,7 +121,7 @@ struct Set {
         for (int v = 0; v < 4; ++v) k[v] = Load16(block + 16 * v);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          const int8x16_t q = Four(queries.q[r] + group * kQuantBlock + d);
+          const int8x16_t q = Four(queries[r].q + group * kQuantBlock + d);
 #pragma GCC unroll 4
           for (int v = 0; v < 4; ++v) dots[r][v] = vdotq_s32(dots[r][v], k[v], q);
         }
@@ -108,7 +131,7 @@ struct Set {
       for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
         for (int v = 0; v < 4; ++v) {
-          const float32x4_t t = vmulq_n_f32(vcvtq_f32_s32(dots[r][v]), queries.d[r][group]);
+          const float32x4_t t = vmulq_n_f32(vcvtq_f32_s32(dots[r][v]), queries[r].d[group]);
           sums[r].v[v] = vfmaq_f32(sums[r].v[v], dk.v[v], t);
         }
       }
@@ -118,7 +141,14 @@ struct Set {
     }
   }
 
-  static void AddValues(const int8_t* values, const uint8_t* q, float d, float* o) {
+  template <int R>
+  static void AddValues(const int8_t* values, const Weights* weights, int group, float* o, int64_t o_stride) {
+    for (int r = 0; r < R; ++r, o += o_stride)
+      AddRow(values, weights[r].q + group * kQuantBlock, weights[r].d[group], o);
+  }
+
+ private:
+  static void AddRow(const int8_t* values, const int8_t* q, float d, float* o) {
     int32x4_t dots[8];
     for (int32x4_t& dot : dots) dot = vdupq_n_s32(0);
 #pragma GCC unroll 8
@@ -132,7 +162,6 @@ struct Set {
       vst1q_f32(o + 4 * v, vfmaq_n_f32(vld1q_f32(o + 4 * v), vcvtq_f32_s32(dots[v]), d));
   }
 
- private:
   // `most`: bits of magnitudes.
   static float Round(const float32x4_t (&x)[8], uint32x4_t most, int8_t* q) {
     const uint32_t bits = vmaxvq_u32(most);
