@@ -6,12 +6,50 @@
 
 #include "tensor/block_type.h"
 #include "tensor/half.h"
-#include "tensor/quant_blocks.h"
 #include "tensor/stored_block.h"
 #include "tensor/weight_types.h"
 
 namespace longspec {
 namespace {
+
+// Blocks as they lie in files, little-endian; scales are IEEE halves. Nibble i of `qs` is the low half of
+// byte i for i < 16, the high half of byte i - 16 otherwise; bit i of `qh` is the fifth bit. The formulas say
+// what element i of a block is.
+
+struct BlockQ4_0 {  // d * (q - 8)
+  uint16_t d;
+  uint8_t qs[16];
+};
+
+struct BlockQ4_1 {  // d * q + m
+  uint16_t d;
+  uint16_t m;
+  uint8_t qs[16];
+};
+
+struct BlockQ5_0 {  // d * (q - 16)
+  uint16_t d;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
+struct BlockQ5_1 {  // d * q + m
+  uint16_t d;
+  uint16_t m;
+  uint8_t qh[4];
+  uint8_t qs[16];
+};
+
+struct BlockQ8_0 {  // d * q
+  uint16_t d;
+  int8_t qs[32];
+};
+
+static_assert(sizeof(BlockQ4_0) == 18);
+static_assert(sizeof(BlockQ4_1) == 20);
+static_assert(sizeof(BlockQ5_0) == 22);
+static_assert(sizeof(BlockQ5_1) == 24);
+static_assert(sizeof(BlockQ8_0) == 34);
 
 // Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
 // value is the correctly rounded one whatever the order of the factors.

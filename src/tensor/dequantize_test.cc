@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/testing/source_path.h"
-#include "tensor/quant_blocks.h"
+#include "tensor/scale_min.h"
 
 namespace longspec {
 namespace {
@@ -91,7 +91,7 @@ TEST(DequantizeDeathTest, WrongUseIsABug) {
   EXPECT_DEATH(DequantizeRow(DType::kI32, in, 1, out), "");
 }
 
-TEST(QuantBlocksTest, ScalesSurvivePacking) {
+TEST(ScaleMinTest, ScalesSurvivePacking) {
   for (int shift = 0; shift < 64; ++shift) {
     ScaleMin pairs[8];
     for (int s = 0; s < 8; ++s) pairs[s] = {(shift + 9 * s) & 63, (63 - shift + 13 * s) & 63};

@@ -6,12 +6,46 @@
 
 #include "tensor/block_type.h"
 #include "tensor/half.h"
-#include "tensor/quant_blocks.h"
+#include "tensor/scale_min.h"
 #include "tensor/stored_block.h"
 #include "tensor/weight_types.h"
 
 namespace longspec {
 namespace {
+
+// Blocks as they lie in files, little-endian; scales are IEEE halves. The formulas say what element i of a
+// block is. Types with minima have 8 sub-blocks of 32 with a 6-bit scale and a 6-bit minimum each, packed in
+// `scales` (see UnpackScaleMin). Of each 64 elements, 32 bytes of `qs` hold the first 32 in their low nibbles
+// and the others in their high nibbles.
+
+struct BlockQ4_K {  // (d * scale) * q - dmin * min
+  uint16_t d;
+  uint16_t dmin;
+  uint8_t scales[12];
+  uint8_t qs[128];
+};
+
+struct BlockQ5_K {  // as Q4_K; bit s of qh[i % 32] is the fifth bit of element i of sub-block s
+  uint16_t d;
+  uint16_t dmin;
+  uint8_t scales[12];
+  uint8_t qh[32];
+  uint8_t qs[128];
+};
+
+// Two halves of 128 elements, each four groups of 32: element l of group g has the low 4 bits in nibble g / 2
+// of ql[32 * (g % 2) + l] and the high 2 bits at bit 2 * g of qh[l]. 16 sub-blocks of 16 have a signed scale
+// each.
+struct BlockQ6_K {  // (d * scale) * (q - 32)
+  uint8_t ql[128];
+  uint8_t qh[64];
+  int8_t scales[16];
+  uint16_t d;
+};
+
+static_assert(sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockQ5_K) == 176);
+static_assert(sizeof(BlockQ6_K) == 210);
 
 // Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
 // value is the correctly rounded one whatever the order of the factors.
