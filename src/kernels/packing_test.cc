@@ -100,6 +100,9 @@ struct Stored {
       case DType::kBF16:
         std::memcpy(bytes.data() + at, &bf16, sizeof(bf16));
         break;
+      case DType::kQ3_K:
+        PutHalf(at + 108, random);
+        break;
       case DType::kQ6_K:
         PutHalf(at + 208, random);
         break;
@@ -240,7 +243,8 @@ TEST_P(QuantizedPackingTest, GroupsMayBePackedInAnyOrder) {
 }
 
 using SuperPackingTest = PackingTest;
-INSTANTIATE_TEST_SUITE_P(Types, SuperPackingTest, ::testing::Values(DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+INSTANTIATE_TEST_SUITE_P(Types, SuperPackingTest,
+                         ::testing::Values(DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
                          DTypeTestName);
 
 // A row of x with a single 1 picks one weight, (D * factor) * w - M * factor with one rounding: what the
@@ -325,6 +329,7 @@ TEST(PackedFormatTest, KeepsIntegersWhereItCan) {
   EXPECT_EQ(PackedFormat(DType::kQ5_0), WeightFormat::kU5);
   EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kU5Min);
   EXPECT_EQ(PackedFormat(DType::kQ8_0), WeightFormat::kS8);
+  EXPECT_EQ(PackedFormat(DType::kQ3_K), WeightFormat::kSuperU6Halves);
   EXPECT_EQ(PackedFormat(DType::kQ4_K), WeightFormat::kSuperU4Min);
   EXPECT_EQ(PackedFormat(DType::kQ5_K), WeightFormat::kSuperU5Min);
   EXPECT_EQ(PackedFormat(DType::kQ6_K), WeightFormat::kSuperU6Halves);
@@ -360,6 +365,11 @@ TEST(PackedFormatTest, NoWeightIsWiderThanInItsFile) {
       EXPECT_LE(packed, stored * 1.03) << Info(dtype).name;
     }
   }
+}
+
+// Types that have no format of their own.
+TEST(PackedFormatTest, OthersAreAsWideAsTheTypeThatLendsThemItsFormat) {
+  EXPECT_EQ(PackedBytes(DType::kQ3_K, 2048, 48), PackedBytes(DType::kQ6_K, 2048, 48));
 }
 
 // The bits of a block's bytes are each the bit of one weight.

@@ -242,7 +242,7 @@ class LlamaTypes : public ::testing::TestWithParam<DType> {};
 TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
   TinyModelOptions tiny;
   tiny.dtype = GetParam();
-  if (tiny.dtype == DType::kQ4_K || tiny.dtype == DType::kQ6_K) {
+  if (Info(tiny.dtype).block_elements == 256) {
     tiny.n_embd = 256;
     tiny.n_ff = 256;
   }
@@ -270,8 +270,8 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
 
 INSTANTIATE_TEST_SUITE_P(Types, LlamaTypes,
                          ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32, DType::kQ4_K,
-                                           DType::kQ6_K),
+                                           DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32, DType::kQ3_K,
+                                           DType::kQ4_K, DType::kQ6_K),
                          [](const auto& type) { return std::string(Info(type.param).name); });
 
 // As in a file whose widths are no multiples of 256 but for some: activations in super-blocks beside blocks

@@ -18,6 +18,17 @@ namespace {
 // `scales` (see UnpackScaleMin). Of each 64 elements, 32 bytes of `qs` hold the first 32 in their low nibbles
 // and the others in their high nibbles.
 
+// Two halves of 128 elements, each four groups of 32: element l of group g has the low 2 bits at bit 2 * g of
+// qs[32 * half + l] and the high one at bit 4 * half + g of hmask[l]. 16 sub-blocks of 16 have a 6-bit scale
+// each, whose low 4 bits are a nibble of scales[s % 8] and whose high 2 bits are at bit 2 * (s / 4) of
+// scales[8 + s % 4].
+struct BlockQ3_K {  // (d * (scale - 32)) * (q - 4)
+  uint8_t hmask[32];
+  uint8_t qs[64];
+  uint8_t scales[12];
+  uint16_t d;
+};
+
 struct BlockQ4_K {  // (d * scale) * q - dmin * min
   uint16_t d;
   uint16_t dmin;
@@ -43,6 +54,7 @@ struct BlockQ6_K {  // (d * scale) * (q - 32)
   uint16_t d;
 };
 
+static_assert(sizeof(BlockQ3_K) == 110);
 static_assert(sizeof(BlockQ4_K) == 144);
 static_assert(sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210);
@@ -53,6 +65,48 @@ static_assert(sizeof(BlockQ6_K) == 210);
 int Nibble(const uint8_t (&qs)[128], int sub_block, int l) {
   const uint8_t byte = qs[32 * (sub_block / 2) + l];
   return sub_block % 2 == 0 ? byte & 0xF : byte >> 4;
+}
+
+// The scale of sub-block s of 16.
+int ScaleOf(const BlockQ3_K& b, int s) {
+  const int low = s < 8 ? b.scales[s] & 0xF : b.scales[s - 8] >> 4;
+  return (low | (b.scales[8 + s % 4] >> (2 * (s / 4)) & 3) << 4) - 32;
+}
+
+// The code of element i.
+int ThreeBits(const BlockQ3_K& b, int i) {
+  const int half = i / 128, group = i / 32 % 4, l = i % 32;
+  return (b.qs[32 * half + l] >> (2 * group) & 3) | (b.hmask[l] >> (4 * half + group) & 1) << 2;
+}
+
+void DecodeBlock(const BlockQ3_K& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 256; ++i)
+    dst[i] = d * static_cast<float>(ScaleOf(b, i / 16)) * static_cast<float>(ThreeBits(b, i) - 4);
+}
+
+void EncodeBlock(const float* src, BlockQ3_K* b) {
+  float steps[16];
+  for (int s = 0; s < 16; ++s) steps[s] = Extreme(src + 16 * s, 16) / -4;
+  const float d = StoreHalf(Extreme(steps, 16) / -32, &b->d);
+  for (int s = 0; s < 16; ++s) {
+    const int scale = RoundToStep(steps[s], d, -32, 31) + 32;
+    b->scales[s % 8] |= static_cast<uint8_t>((scale & 0xF) << (4 * (s / 8)));
+    b->scales[8 + s % 4] |= static_cast<uint8_t>((scale >> 4) << (2 * (s / 4)));
+  }
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128, group = i / 32 % 4, l = i % 32;
+    const int q = RoundToStep(src[i], d * static_cast<float>(ScaleOf(*b, i / 16)), -4, 3) + 4;
+    b->qs[32 * half + l] |= static_cast<uint8_t>((q & 3) << (2 * group));
+    b->hmask[l] |= static_cast<uint8_t>((q >> 2) << (4 * half + group));
+  }
+}
+
+// With the integers of Q6_K, whose format keeps them.
+void TakeApart(const BlockQ3_K& b, StoredBlock* out) {
+  out->scale = b.d;
+  for (int s = 0; s < 16; ++s) out->factors[s / 2][s % 2] = static_cast<uint8_t>(ScaleOf(b, s));
+  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(ThreeBits(b, i) - 4 + 32);
 }
 
 // Chooses d, dmin and the packed scales of a K block with minima, and the codes q (256) in [0, max_code].
@@ -192,6 +246,8 @@ void TakeApart(const BlockQ6_K& b, StoredBlock* out) {
 
 }  // namespace
 
+constinit const WeightTypeInfo kQ3_KType = InBlocks<BlockQ3_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "Q3_K", .gguf_number = 11, .file_type = 11, .packed = WeightFormat::kSuperU6Halves});
 constinit const WeightTypeInfo kQ4_KType = InBlocks<BlockQ4_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q4_K", .gguf_number = 12, .file_type = 14, .packed = WeightFormat::kSuperU4Min});
 constinit const WeightTypeInfo kQ5_KType = InBlocks<BlockQ5_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
