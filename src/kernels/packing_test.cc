@@ -58,6 +58,11 @@ Decoded DecodeBlock(DType dtype, const std::byte* p) {
       case DType::kQ4_1:
         out.w[i] = ByteAt(rest, i % 16) >> (i < 16 ? 0 : 4) & 15;
         break;
+      case DType::kIQ4_NL: {
+        constexpr int kSteps[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+        out.w[i] = kSteps[ByteAt(rest, i % 16) >> (i < 16 ? 0 : 4) & 15];
+        break;
+      }
       default: {
         const int high = ByteAt(rest, i / 8) >> (i % 8) & 1;
         out.w[i] = (ByteAt(rest + 4, i % 16) >> (i < 16 ? 0 : 4) & 15) + 16 * high;
@@ -201,7 +206,7 @@ std::string DTypeTestName(const ::testing::TestParamInfo<DType>& info) {
 using QuantizedPackingTest = PackingTest;
 INSTANTIATE_TEST_SUITE_P(Types, QuantizedPackingTest,
                          ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ8_0),
+                                           DType::kQ8_0, DType::kIQ4_NL),
                          DTypeTestName);
 
 TEST_P(QuantizedPackingTest, ProductIsTheStoredMatrixs) {
@@ -329,6 +334,7 @@ TEST(PackedFormatTest, KeepsIntegersWhereItCan) {
   EXPECT_EQ(PackedFormat(DType::kQ5_0), WeightFormat::kU5);
   EXPECT_EQ(PackedFormat(DType::kQ5_1), WeightFormat::kU5Min);
   EXPECT_EQ(PackedFormat(DType::kQ8_0), WeightFormat::kS8);
+  EXPECT_EQ(PackedFormat(DType::kIQ4_NL), WeightFormat::kS8);
   EXPECT_EQ(PackedFormat(DType::kQ3_K), WeightFormat::kSuperU6Halves);
   EXPECT_EQ(PackedFormat(DType::kQ4_K), WeightFormat::kSuperU4Min);
   EXPECT_EQ(PackedFormat(DType::kQ5_K), WeightFormat::kSuperU5Min);
@@ -370,6 +376,7 @@ TEST(PackedFormatTest, NoWeightIsWiderThanInItsFile) {
 // Types that have no format of their own.
 TEST(PackedFormatTest, OthersAreAsWideAsTheTypeThatLendsThemItsFormat) {
   EXPECT_EQ(PackedBytes(DType::kQ3_K, 2048, 48), PackedBytes(DType::kQ6_K, 2048, 48));
+  EXPECT_EQ(PackedBytes(DType::kIQ4_NL, 2048, 48), PackedBytes(DType::kQ8_0, 2048, 48));
 }
 
 // The bits of a block's bytes are each the bit of one weight.

@@ -45,11 +45,18 @@ struct BlockQ8_0 {  // d * q
   int8_t qs[32];
 };
 
+struct BlockIQ4_NL {  // d * kSteps[q]
+  uint16_t d;
+  uint8_t qs[16];
+};
+constexpr int8_t kSteps[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 static_assert(sizeof(BlockQ4_0) == 18);
 static_assert(sizeof(BlockQ4_1) == 20);
 static_assert(sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24);
 static_assert(sizeof(BlockQ8_0) == 34);
+static_assert(sizeof(BlockIQ4_NL) == 18);
 
 // Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
 // value is the correctly rounded one whatever the order of the factors.
@@ -177,6 +184,33 @@ void TakeApart(const BlockQ8_0& b, StoredBlock* out) {
   for (int i = 0; i < 32; ++i) out->quants[i] = static_cast<uint8_t>(b.qs[i] + 128);
 }
 
+void DecodeBlock(const BlockIQ4_NL& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = d * static_cast<float>(kSteps[b.qs[i] & 0xF]);
+    dst[i + 16] = d * static_cast<float>(kSteps[b.qs[i] >> 4]);
+  }
+}
+
+// The step that is nearest to x / d.
+int NearestStep(float x, float d) {
+  const int wanted = RoundToStep(x, d, -127, 113);
+  return static_cast<int>(
+      std::ranges::min_element(kSteps, {}, [&](int step) { return std::abs(step - wanted); }) - kSteps);
+}
+
+void EncodeBlock(const float* src, BlockIQ4_NL* b) {
+  const float d = StoreHalf(Extreme(src, 32) / -127, &b->d);
+  for (int i = 0; i < 16; ++i) b->qs[i] = PairOfNibbles(NearestStep(src[i], d), NearestStep(src[i + 16], d));
+}
+
+// With the integers of Q8_0, whose format keeps them.
+void TakeApart(const BlockIQ4_NL& b, StoredBlock* out) {
+  out->scale = b.d;
+  TakeNibbles(b.qs, out->quants);
+  for (int i = 0; i < 32; ++i) out->quants[i] = static_cast<uint8_t>(kSteps[out->quants[i]] + 128);
+}
+
 }  // namespace
 
 constinit const WeightTypeInfo kQ4_0Type = InBlocks<BlockQ4_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
@@ -189,5 +223,7 @@ constinit const WeightTypeInfo kQ5_1Type = InBlocks<BlockQ5_1, 32, DecodeBlock, 
     {.name = "Q5_1", .gguf_number = 7, .file_type = 9, .packed = WeightFormat::kU5Min});
 constinit const WeightTypeInfo kQ8_0Type = InBlocks<BlockQ8_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q8_0", .gguf_number = 8, .file_type = 7, .packed = WeightFormat::kS8});
+constinit const WeightTypeInfo kIQ4_NLType = InBlocks<BlockIQ4_NL, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "IQ4_NL", .gguf_number = 20, .file_type = 25, .packed = WeightFormat::kS8});
 
 }  // namespace longspec

@@ -24,6 +24,7 @@ enum class DType : uint8_t {
   kQ5_0,
   kQ5_1,
   kQ8_0,
+  kIQ4_NL,
   kQ3_K,
   kQ4_K,
   kQ5_K,

@@ -87,8 +87,9 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantizeTest,
                                            TypeCase{DType::kBF16, 0x1.0p-9F}, TypeCase{DType::kQ4_0, 0.126F},
                                            TypeCase{DType::kQ4_1, 0.068F}, TypeCase{DType::kQ5_0, 0.0635F},
                                            TypeCase{DType::kQ5_1, 0.034F}, TypeCase{DType::kQ8_0, 0.0045F},
-                                           TypeCase{DType::kQ3_K, 0.27F}, TypeCase{DType::kQ4_K, 0.1F},
-                                           TypeCase{DType::kQ5_K, 0.06F}, TypeCase{DType::kQ6_K, 0.036F}),
+                                           TypeCase{DType::kIQ4_NL, 0.12F}, TypeCase{DType::kQ3_K, 0.27F},
+                                           TypeCase{DType::kQ4_K, 0.1F}, TypeCase{DType::kQ5_K, 0.06F},
+                                           TypeCase{DType::kQ6_K, 0.036F}),
                          CaseName);
 
 TEST(QuantizeTest, TheLargestValueOfASymmetricBlockIsExact) {
@@ -109,7 +110,7 @@ TEST(QuantizeTest, ValuesOnTheGridAreExact) {
 // What comes of them is open, but their neighbours' blocks are what they were, and no cast sees them.
 TEST(QuantizeTest, NumbersThatAreNotFiniteAreMet) {
   for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                            DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+                            DType::kIQ4_NL, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     const auto n = static_cast<size_t>(Info(dtype).block_elements);
     const auto bytes = RowBytes(dtype, static_cast<int64_t>(n));
     std::vector<float> row(2 * n, 0.25F);
