@@ -56,6 +56,10 @@ inline __m512 Widen16(const std::byte* codes, bool high, __m512 scales) {
   return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(integers)), scales);
 }
 
+// With more rows in a tile 32 registers have room for fewer keys or dimensions beside them, and more is
+// loaded for each product.
+inline constexpr int kTileRows = 6;
+
 template <int R, int B>
 using ScoreSums = __m512[R][B];
 
@@ -136,9 +140,9 @@ inline void ScoreTile(const ScoresArgs& a, int row, int block, Fetch& fetch) {
 template <KvType T>
 [[gnu::noinline]] void ScoresOf(const ScoresArgs& a) {
   Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
-  ForEachTile(a.n_rows, [&](auto rows, int row) {
+  ForEachTile<kTileRows>(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
-    constexpr int kBlocks = kRows <= 6 ? 4 : 2;  // 24 accumulators of 32 registers at most
+    constexpr int kBlocks = 4;  // 24 accumulators of 32 registers at most
     int block = a.block_begin;
     for (; block + kBlocks <= a.block_end; block += kBlocks)
       ScoreTile<T, kRows, kBlocks>(a, row, block, fetch);
@@ -217,7 +221,7 @@ inline void ValueTile(const ValueRow& value_row, const ValueRows& rows, int begi
 // All head dimensions, V vectors at a time while they last. head_dim is a multiple of 16.
 template <KvType T, int R, typename ValueRow>
 inline void ValueDims(const ValueRow& value_row, const ValueRows& rows, int begin, int end, Fetch& fetch) {
-  constexpr int kVectors = R == 1 ? 8 : R <= 6 ? 4 : 2;
+  constexpr int kVectors = R == 1 ? 8 : 4;
   int d = 0;
   for (; d + 16 * kVectors <= rows.head_dim; d += 16 * kVectors) {
     ValueTile<T, R, kVectors>(value_row, rows, begin, end, d, fetch);
@@ -244,13 +248,13 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 template <KvType T>
 [[gnu::noinline]] void ValuesOf(const ValuesArgs& a) {
   Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 16);
-  ForEachTile(a.n_rows,
-              [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
+  ForEachTile<kTileRows>(
+      a.n_rows, [&](auto rows, int row) { ChunkValueTile<T, decltype(rows)::kValue>(a, row, fetch); });
 }
 
 template <KvType T>
 [[gnu::noinline]] void GatheredOf(const GatheredValuesArgs& a) {
-  ForEachTile(a.n_rows, [&](auto count, int row) {
+  ForEachTile<kTileRows>(a.n_rows, [&](auto count, int row) {
     const ScatteredRows value_row = {a.values};
     const ValueRows rows = {a.p + row * a.p_stride, a.p_stride, a.o + row * a.o_stride, a.o_stride,
                             a.head_dim};

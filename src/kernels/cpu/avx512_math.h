@@ -20,8 +20,9 @@ inline constexpr int kMostRows = 8;  // of one tile
 
 // How many of the `left` rows the next tile takes: tiles as equal as can be, so that 9 rows are 5 and 4, not
 // 8 and 1.
+template <int Most>
 inline int NextTile(int left) {
-  const int tiles = (left + kMostRows - 1) / kMostRows;
+  const int tiles = (left + Most - 1) / Most;
   return (left + tiles - 1) / tiles;
 }
 
@@ -31,10 +32,10 @@ struct Count {
 };
 
 // Calls f(Count<rows>, row) for every tile of n_rows rows.
-template <typename F>
+template <int Most = kMostRows, typename F>
 inline void ForEachTile(int n_rows, const F& f) {
   for (int row = 0; row < n_rows;) {
-    const int rows = NextTile(n_rows - row);
+    const int rows = NextTile<Most>(n_rows - row);
     switch (rows) {
       case 1:
         f(Count<1>{}, row);
@@ -55,10 +56,10 @@ inline void ForEachTile(int n_rows, const F& f) {
         f(Count<6>{}, row);
         break;
       case 7:
-        f(Count<7>{}, row);
+        if constexpr (Most > 7) f(Count<7>{}, row);
         break;
       default:
-        f(Count<8>{}, row);
+        f(Count<Most>{}, row);
         break;
     }
     row += rows;
