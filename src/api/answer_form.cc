@@ -52,6 +52,7 @@ Json TimingsJson(const Timings& t) {
           {"prompt_ms", t.prompt_ms},
           {"prompt_per_token_ms", PerToken(t.prompt_n, t.prompt_ms)},
           {"prompt_per_second", PerSecond(t.prompt_n, t.prompt_ms)},
+          {"prompt_draft_ms", t.prompt_draft_ms},
           {"predicted_n", t.predicted_n},
           {"predicted_ms", t.predicted_ms},
           {"predicted_per_token_ms", PerToken(t.predicted_n, t.predicted_ms)},

@@ -19,6 +19,7 @@ Answer Answered(const std::string& text, FinishReason reason, int64_t cached, in
   answer.timings = {.cache_n = cached,
                     .prompt_n = evaluated,
                     .prompt_ms = 500,
+                    .prompt_draft_ms = 2.5,
                     .predicted_n = 4,
                     .predicted_ms = 8,
                     .draft_n = 6,
@@ -38,6 +39,7 @@ TEST(OpenAiResponses, AChatCompletion) {
       R"("prompt_tokens_details":{"cached_tokens":10},)"
       R"("completion_tokens_details":{"accepted_prediction_tokens":2,"rejected_prediction_tokens":4}},"seed":42,)"
       R"("timings":{"cache_n":10,"prompt_n":20,"prompt_ms":500.0,"prompt_per_token_ms":25.0,"prompt_per_second":40.0,)"
+      R"("prompt_draft_ms":2.5,)"
       R"("predicted_n":4,"predicted_ms":8.0,"predicted_per_token_ms":2.0,"predicted_per_second":500.0,"draft_n":6,)"
       R"("draft_n_accepted":2}})");
 }

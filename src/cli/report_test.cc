@@ -127,8 +127,8 @@ TEST(Report, JsonHasExactlyTheseFields) {
               ElementsAre("text", "tokens", "finish_reason", "seed", "timings", "speculative", "model"));
   EXPECT_THAT(Keys(json["timings"]),
               ElementsAre("cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
-                          "predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second",
-                          "draft_n", "draft_n_accepted"));
+                          "prompt_draft_ms", "predicted_n", "predicted_ms", "predicted_per_token_ms",
+                          "predicted_per_second", "draft_n", "draft_n_accepted"));
   EXPECT_THAT(Keys(json["speculative"]),
               ElementsAre("type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
                           "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",

@@ -236,9 +236,9 @@ class Run(WithModel):
         out = self.run_json("-p", "Say hello.", "-n", "8", "--temp", "0")
         self.assertEqual(list(out), ["text", "tokens", "finish_reason", "seed", "timings", "speculative", "model"])
         self.assertEqual(list(out["timings"]),
-                         ["cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
-                          "predicted_ms", "predicted_per_token_ms", "predicted_per_second", "draft_n",
-                          "draft_n_accepted"])
+                         ["cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second",
+                          "prompt_draft_ms", "predicted_n", "predicted_ms", "predicted_per_token_ms",
+                          "predicted_per_second", "draft_n", "draft_n_accepted"])
         self.assertEqual(list(out["speculative"]),
                          ["type", "steps", "mean_acceptance_length", "acceptance_per_position", "exactness",
                           "distinct_4gram", "draft_ms", "target_ms", "verify_ms", "commit_ms", "proposed",
