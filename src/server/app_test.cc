@@ -55,6 +55,12 @@ TEST_F(AppTest, Models) {
   EXPECT_EQ(JsonOf(Get("/props"))["model_alias"], "longspec_app_test.gguf");
 }
 
+TEST_F(AppTest, TheVersionNeedsNoKey) {
+  Serve({.api_keys = {"one"}});
+  EXPECT_EQ("longspec " + std::string(JsonOf(Get("/version"))["version"]),
+            JsonOf(Get("/props", {{"X-Api-Key", "one"}}))["build_info"]);
+}
+
 TEST_F(AppTest, ThePageNeedsNoKeyAndNothingFromElsewhere) {
   Start({.api_keys = {"one"}});
   const HttpResponse page = Get("/");

@@ -42,6 +42,8 @@ Json PieceJson(const std::string& bytes) {
 
 }  // namespace
 
+void GetVersion(Served&, CallPtr call) { call->SendJson({{"version", LONGSPEC_VERSION}}); }
+
 void GetModels(Served& served, CallPtr call) {
   const ModelInfo& info = served.engine->info();
   const std::string& id = served.model_names.front();

@@ -70,6 +70,7 @@ constexpr Route kRoutes[] = {
     Health("/v1/health"),
     PageAt("/"),
     PageAt("/index.html"),
+    Public(Get("/version", GetVersion)),
     Public(Get("/v1/models", GetModels)),
     Public(Get("/models", GetModels)),
     Public(Get("/v1/models/", GetModels)),

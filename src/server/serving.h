@@ -58,6 +58,7 @@ struct Served {
 using CallPtr = std::shared_ptr<Call>;
 
 // Quick ones, for the thread that serves connections.
+void GetVersion(Served& served, CallPtr call);
 void GetModels(Served& served, CallPtr call);
 void GetProps(Served& served, CallPtr call);
 void GetSlots(Served& served, CallPtr call);
