@@ -28,7 +28,7 @@ FLOORS = (
     ("draft_text", "policy"),
     ("draft_model",),
     ("decode",),
-    ("engine",),
+    ("engine", "lab"),
     ("api", "bench", "eval", "features"),
     ("server",),
     ("http",),

@@ -17,12 +17,12 @@
 #include <string>
 #include <vector>
 
-#include "attention/eager_attention.h"
 #include "attention/testing/store_row.h"
 #include "attention/tree_rows.h"
 #include "base/size.h"
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
+#include "lab/eager_attention.h"
 
 namespace longspec {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "attention/eager_attention.h"
 #include "base/aligned_buffer.h"
 #include "base/counter_rng.h"
 #include "kernels/dispatch.h"
+#include "lab/eager_attention.h"
 
 namespace longspec {
 namespace {

@@ -24,6 +24,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
 #include "kernels/testing/row_dependent_table.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {

@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lab/lab.h"
 #include "longspec/version.h"
 
 namespace longspec::cli {
@@ -101,6 +102,7 @@ int RunTopLevel(std::vector<std::string> args) {
 int RunProgram(std::vector<std::string> args) {
   ReserveStandardStreams();
   IgnoreWriteSignals();
+  AddLab();
   if (args.empty() || args.front().starts_with('-')) return RunTopLevel(std::move(args));
   const std::string name = args.front();
   for (const Command& command : Commands()) {

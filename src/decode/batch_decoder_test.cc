@@ -13,6 +13,7 @@
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/registry.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec::testing {
 namespace {

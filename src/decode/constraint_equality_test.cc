@@ -12,6 +12,7 @@
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/registry.h"
 #include "grammar/testing/toy_constraint.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec::testing {
 namespace {

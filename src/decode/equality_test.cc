@@ -10,6 +10,7 @@
 #include "decode/testing/generate.h"
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/option_use.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec::testing {
 namespace {

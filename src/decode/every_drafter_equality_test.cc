@@ -16,6 +16,7 @@
 #include "draft_model/option_use.h"
 #include "draft_model/testing/longspec_files.h"
 #include "draft_text/testing/priors.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec::testing {
 namespace {

@@ -94,6 +94,13 @@ class SteadyVerifier final : public PartialVerifier {
   int queries_of_ = -1;  // position whose queries the set has
 };
 
+std::unique_ptr<PartialVerifier> MakeSteady(const RetrievalOptions& options, KvCache* whole,
+                                            const Target& target, const Sampler* sampler, int n_prompt) {
+  return std::make_unique<SteadyVerifier>(options, whole, target, sampler, n_prompt);
+}
+
+const RefreshRule* other_rule = nullptr;
+
 }  // namespace
 
 PartialVerifier::PartialVerifier(const RetrievalOptions& options, KvCache* whole, const Target& target,
@@ -140,7 +147,12 @@ PartialStats PartialVerifier::stats() const {
 std::unique_ptr<PartialVerifier> MakePartialVerifier(const RetrievalOptions& options, KvCache* whole,
                                                      const Target& target, const Sampler* sampler,
                                                      int n_prompt) {
-  return std::make_unique<SteadyVerifier>(options, whole, target, sampler, n_prompt);
+  const auto make = options.refresh == 0 ? OtherRefreshRule()->make : MakeSteady;
+  return make(options, whole, target, sampler, n_prompt);
 }
+
+const RefreshRule* OtherRefreshRule() { return other_rule; }
+
+void SetOtherRefreshRule(const RefreshRule* rule) { other_rule = rule; }
 
 }  // namespace longspec

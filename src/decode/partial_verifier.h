@@ -9,7 +9,7 @@
 // A refresh is a chunk of missing tokens like a prompt's, so rounds need no case for it. Its logits tell how
 // many tokens the whole cache would have chosen otherwise.
 //
-// SpecPV's own way is the other verifier: its refreshes depend on the drafts.
+// SpecPV's own way is another rule (lab/specpv.h): its refreshes depend on the drafts.
 #pragma once
 
 #include <cstdint>
@@ -67,15 +67,19 @@ class PartialVerifier : public RowReader {
 // All borrowed but what is returned. `whole` is the sequence's cache, which keeps every position; `n_prompt`:
 // tokens of the prompt.
 
-// Sets are chosen every `options.refresh` positions (at least 1), as above.
+// Sets are chosen every `options.refresh` positions, as above; 0: by the other rule, which there has to be.
 std::unique_ptr<PartialVerifier> MakePartialVerifier(const RetrievalOptions& options, KvCache* whole,
                                                      const Target& target, const Sampler* sampler,
                                                      int n_prompt);
-// SpecPV's own way, to compare with the paper (decode/partial_modes.h): a refresh comes when the tokens that
-// were accepted fill a buffer, verifies a tree by the whole cache, and chooses by the mean score of its
-// queries, wrong drafts and all. So THE TEXT DEPENDS ON THE DRAFTS. `options.refresh` is not used.
-std::unique_ptr<PartialVerifier> MakePaperVerifier(const RetrievalOptions& options, KvCache* whole,
-                                                   const Target& target, const Sampler* sampler,
-                                                   int n_prompt);
+// Another rule of when sets are chosen, which `options.refresh` 0 stands for. A program has one or none.
+struct RefreshRule {
+  int most_accepted = 0;  // tokens accepted between two choices, before the last tree
+  std::unique_ptr<PartialVerifier> (*make)(const RetrievalOptions& options, KvCache* whole,
+                                           const Target& target, const Sampler* sampler,
+                                           int n_prompt) = nullptr;
+};
+const RefreshRule* OtherRefreshRule();  // null: none
+// `rule` stays for good. Before there is an engine, from one thread.
+void SetOtherRefreshRule(const RefreshRule* rule);
 
 }  // namespace longspec

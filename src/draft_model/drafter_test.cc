@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "draft_model/registry.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <iterator>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "draft/portfolio_drafter.h"
@@ -15,14 +15,17 @@
 namespace longspec {
 namespace {
 
-constexpr const DrafterEntry* kDrafters[] = {
-    &kNoneDrafter,       &kNgramDrafter,    &kReplayDrafter,  &kPpmDrafter,        &kSuffixDrafter,
-    &kRecyclingDrafter,  &kMagicDecDrafter, &kPartialDrafter, &kLongspecDrafter,   &kEagleDrafter,
-    &kEagle3Drafter,     &kBeagleDrafter,   &kMedusaDrafter,  &kTokenswiftDrafter, &kExitDrafter,
-    &kLmDrafter,         &kGrammarDrafter,
-    &kPredictionDrafter,  // the last of a portfolio, so that the others' places are the same without it
-    &kPortfolioDrafter,
-};
+std::vector<const DrafterEntry*>& Table() {
+  static std::vector<const DrafterEntry*> table = {
+      &kNoneDrafter,       &kNgramDrafter,    &kPpmDrafter,     &kSuffixDrafter,
+      &kRecyclingDrafter,  &kMagicDecDrafter, &kPartialDrafter, &kLongspecDrafter,
+      &kEagleDrafter,      &kEagle3Drafter,   &kBeagleDrafter,  &kMedusaDrafter,
+      &kTokenswiftDrafter, &kExitDrafter,     &kLmDrafter,      &kGrammarDrafter,
+      &kPredictionDrafter,  // the last of a portfolio, so that the others' places are the same without it
+      &kPortfolioDrafter,
+  };
+  return table;
+}
 
 // Names that promised more than was done under them, and what that is called.
 struct RetiredName {
@@ -125,17 +128,22 @@ const DrafterEntry* EntryOf(std::string_view type) {
   return IsPortfolio(type) ? &kPortfolioDrafter : FindDrafter(type);
 }
 
-std::span<const DrafterEntry* const> Drafters() { return kDrafters; }
+std::span<const DrafterEntry* const> Drafters() { return Table(); }
+
+void AddDrafter(const DrafterEntry* entry, std::string_view before) {
+  auto& table = Table();
+  table.insert(std::ranges::find(table, before, &DrafterEntry::name), entry);
+}
 
 const DrafterEntry* FindDrafter(std::string_view name) {
-  const auto* const found =
-      std::ranges::find_if(kDrafters, [&](const DrafterEntry* entry) { return entry->Answers(name); });
-  return found == std::end(kDrafters) ? nullptr : *found;
+  const auto found =
+      std::ranges::find_if(Table(), [&](const DrafterEntry* entry) { return entry->Answers(name); });
+  return found == Table().end() ? nullptr : *found;
 }
 
 std::vector<const DraftKind*> DraftKinds() {
   std::vector<const DraftKind*> kinds;
-  for (const DrafterEntry* entry : kDrafters) {
+  for (const DrafterEntry* entry : Table()) {
     if (entry->kind != nullptr) kinds.push_back(entry->kind);
   }
   return kinds;
@@ -155,15 +163,15 @@ std::string DraftKindNames() {
 }
 
 const DrafterEntry* FindReader(std::string_view architecture) {
-  const auto* const found = std::ranges::find_if(kDrafters, [&](const DrafterEntry* entry) {
+  const auto found = std::ranges::find_if(Table(), [&](const DrafterEntry* entry) {
     return entry->reads != nullptr && entry->reads(architecture);
   });
-  return found == std::end(kDrafters) ? nullptr : *found;
+  return found == Table().end() ? nullptr : *found;
 }
 
 std::vector<ReadOption> DrafterOptions() {
   std::vector<ReadOption> all;
-  for (const DrafterEntry* entry : kDrafters) {
+  for (const DrafterEntry* entry : Table()) {
     for (const DrafterOption& option : entry->options) {
       const auto known = std::ranges::find_if(
           all, [&](const ReadOption& other) { return other.option->flags == option.flags; });
@@ -214,7 +222,7 @@ Result<std::unique_ptr<Drafter>> MakeDrafter(const SpeculationOptions& given, co
 
 std::vector<std::string> DrafterNames() {
   std::vector<std::string> names;
-  for (const DrafterEntry* entry : kDrafters) names.emplace_back(entry->name);
+  for (const DrafterEntry* entry : Table()) names.emplace_back(entry->name);
   return names;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The table of drafters: all that the command line, its help, "auto", the memory plan and the self-check know
-// of them. A new drafter is declared here, or in draft_text/text_drafters.h, and is a line of the array in
+// of them. A new drafter is declared here, or in draft_text/text_drafters.h, and is a line of the table in
 // registry.cc.
 #pragma once
 
@@ -23,6 +23,9 @@ extern const DrafterEntry kMagicDecDrafter, kPartialDrafter, kLongspecDrafter, k
 
 // In the order in which the help shows them, and in which "auto" asks them.
 std::span<const DrafterEntry* const> Drafters();
+// One more, which stands before the one of this name. `entry` stays for good. Before there is an engine, from
+// one thread.
+void AddDrafter(const DrafterEntry* entry, std::string_view before);
 // By any name that it answers to; null if there is none.
 const DrafterEntry* FindDrafter(std::string_view name);
 // Of a type as SpeculationOptions has it; null if it is unknown.

@@ -7,7 +7,7 @@
 
 namespace longspec {
 
-extern const DrafterEntry kNoneDrafter, kNgramDrafter, kReplayDrafter, kPredictionDrafter, kPpmDrafter,
-    kSuffixDrafter, kRecyclingDrafter, kGrammarDrafter;
+extern const DrafterEntry kNoneDrafter, kNgramDrafter, kPredictionDrafter, kPpmDrafter, kSuffixDrafter,
+    kRecyclingDrafter, kGrammarDrafter;
 
 }  // namespace longspec

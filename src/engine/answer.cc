@@ -380,9 +380,8 @@ class AnswerImpl final : public Answer {
   Status Prepare(const std::vector<int32_t>& prompt) {
     if (request_.partial_verification.enabled) {
       LS_ASSIGN(const RetrievalOptions retrieval, PartialRetrieval(request_.partial_verification));
-      const auto make = retrieval.refresh == 0 ? MakePaperVerifier : MakePartialVerifier;
-      verifier_ =
-          make(retrieval, session_.cache.get(), *parts_.target, &sampler_, static_cast<int>(n_prompt_));
+      verifier_ = MakePartialVerifier(retrieval, session_.cache.get(), *parts_.target, &sampler_,
+                                      static_cast<int>(n_prompt_));
     }
     const KvCache& known = verifier_ == nullptr ? *session_.cache : verifier_->part();
     LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, asked_.speculation, known));

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "attention/attention_kind.h"
 #include "base/status_macros.h"
 #include "engine/cache_file.h"
 #include "longspec/version.h"
@@ -21,13 +22,14 @@ constexpr size_t kMaxPoints = 64;  // of an axis
 }  // namespace
 
 std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options) {
+  const std::string kind(FindAttention(options.attention)->name);
   std::ostringstream key;
   key.imbue(std::locale::classic());
   key << LONGSPEC_VERSION << " | " << FileState(info.path) << " | " << info.file_bytes << " bytes | "
       << info.cpu << " | " << info.kernels << " | " << info.threads << " threads | kv "
       << static_cast<int>(options.cache_type_k) << ' ' << static_cast<int>(options.cache_type_v)
       << " | bf16 weights " << static_cast<int>(options.bf16_weights)
-      << (options.attention == AttentionKind::kEager ? " | eager attention" : "") << " | ctx " << info.n_ctx;
+      << (kind.empty() ? "" : " | " + kind + " attention") << " | ctx " << info.n_ctx;
   std::string line = key.str();
   std::replace_if(
       line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -12,6 +12,7 @@
 
 #include "engine/cache_file.h"
 #include "engine/testing/cache_folder.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {

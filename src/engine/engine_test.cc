@@ -23,6 +23,7 @@
 #include "formats/session_file.h"
 #include "formats/tiny_model.h"
 #include "formats/tiny_vocabulary.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {

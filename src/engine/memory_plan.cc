@@ -13,7 +13,7 @@
 #include <optional>
 #include <sstream>
 
-#include "attention/eager_attention.h"
+#include "attention/attention_kind.h"
 #include "base/cgroups.h"
 #include "kv/full_cache.h"
 
@@ -107,9 +107,8 @@ uint64_t MostPromptCache(int cache_ram) {
 MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLayout& layout, int ctx_size,
                     const DraftMemory& draft, const WorkingSetMemory& working_set) {
   return {.weights = model.weights,
-          .scratch = model.scratch + (spec.attention_kind == AttentionKind::kEager
-                                          ? EagerAttention::CopyBytes(spec.attention(), layout, ctx_size)
-                                          : 0),
+          .scratch = model.scratch +
+                     FindAttention(spec.attention_kind)->sequence_bytes(spec.attention(), layout, ctx_size),
           .kv_chunk = KvChunkBytes(layout, spec.n_layer),
           .draft = draft,
           .working_set = working_set,

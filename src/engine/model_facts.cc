@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "attention/attention_kind.h"
 #include "engine/model_template.h"
 #include "jinja/chat_template.h"
 #include "network/model_tensors.h"
@@ -134,9 +135,10 @@ void DescribeOperations(const ModelSpec& spec, const GgufFile& file, const Model
   info->arithmetic = DescribeArithmetic(spec, file);
   const std::string scores(AttentionArithmetic(options.cache_type_k));
   const std::string values(AttentionArithmetic(options.cache_type_v));
+  const std::string_view kind = FindAttention(options.attention)->name;
   info->arithmetic.emplace_back("attention",
                                 (scores == values ? scores : scores + " scores, " + values + " values") +
-                                    (options.attention == AttentionKind::kEager ? ", eager" : ""));
+                                    (kind.empty() ? "" : ", " + std::string(kind)));
   info->arithmetic.emplace_back("KV cache", "keys " + std::string(CacheTypeName(options.cache_type_k)) +
                                                 ", values " +
                                                 std::string(CacheTypeName(options.cache_type_v)));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "attention/attention_kind.h"
 #include "base/status_macros.h"
 #include "draft_model/registry.h"
 #include "engine/model_facts.h"
@@ -29,6 +30,8 @@ Status CheckOptions(const ModelOptions& options) {
     return InvalidArgument("batch size " + std::to_string(options.batch_size) + ": must be from 1 to " +
                            std::to_string(kMaxBatch));
   }
+  if (FindAttention(options.attention) == nullptr)
+    return Unsupported("this program has no attention of this kind: it is for measuring beside");
   return {};
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status_macros.h"
-#include "decode/partial_modes.h"
+#include "decode/partial_verifier.h"
 
 namespace longspec {
 
@@ -19,7 +19,8 @@ Result<RetrievalOptions> PartialRetrieval(const PartialVerificationOptions& opti
     return fail("--partial-budget", options.budget, std::to_string(kKeyBlock) + " or more");
   }
   if (options.window < 1) return fail("--partial-window", options.window, "1 or more");
-  if (options.refresh < 0) return fail("--partial-refresh", options.refresh, "1 or more, or paper");
+  if (options.refresh < 0 || (options.refresh == 0 && OtherRefreshRule() == nullptr))
+    return fail("--partial-refresh", options.refresh, "1 or more, or paper");
   LS_ASSIGN(const BlockScore score, ParseBlockScore(options.score, "--partial-score"));
   LS_ASSIGN(const QueryReduction reduce, ParseQueryReduction(options.reduce, "--partial-reduce"));
   if (options.refresh != 0 && options.reduce != PartialVerificationOptions().reduce) {
@@ -41,9 +42,8 @@ Result<WorkingSetMemory> PlanPartialRetrieval(const PartialVerificationOptions& 
   LS_ASSIGN(RetrievalOptions retrieval, PartialRetrieval(options));
   const int n_rows = most_drafted + 1;
   if (retrieval.refresh > 0) return PlanRetrievalCache(layout, n_layer, n_head, retrieval, n_rows);
-  // In SpecPV's modes the set grows until its buffer is full, and then by what one more tree accepts; all
-  // rows of a tree choose.
-  retrieval.refresh = kPartialMargin + n_rows;
+  // The set grows by all that is accepted, and then by what one more tree accepts; all rows of a tree choose.
+  retrieval.refresh = OtherRefreshRule()->most_accepted + n_rows;
   return PlanRetrievalCache(layout, n_layer, n_head, retrieval, n_rows, n_rows);
 }
 

@@ -11,7 +11,7 @@
 
 namespace longspec {
 
-// What the options ask for; refresh 0 stands for SpecPV's modes. An option that cannot be is an error that
+// What the options ask for; refresh 0 stands for another rule. An option that cannot be is an error that
 // names it.
 Result<RetrievalOptions> PartialRetrieval(const PartialVerificationOptions& options);
 

@@ -12,12 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "decode/partial_modes.h"
 #include "decode/testing/samplings.h"
 #include "draft_model/testing/longspec_files.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "kv/retrieval_cache.h"
+#include "lab/specpv.h"
+#include "lab/testing/with_lab.h"
 #include "longspec/engine.h"
 #include "sampling/sampler.h"
 

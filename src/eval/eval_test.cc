@@ -24,6 +24,7 @@
 #include "eval/testing/text.h"
 #include "formats/gguf.h"
 #include "formats/tiny_model.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {

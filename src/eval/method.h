@@ -23,7 +23,7 @@
 
 namespace longspec {
 
-// A draft that is played (draft_text/replay_drafter.cc): how often it is right, what its step costs in plain
+// A draft that is played (lab/replay_drafter.cc): how often it is right, what its step costs in plain
 // ones.
 struct PlayedDraft {
   double accept = 0;  // 0: none is

@@ -29,6 +29,7 @@
 #include "engine/gguf_tokenizer.h"
 #include "eval/runner.h"
 #include "formats/gguf.h"
+#include "lab/testing/with_lab.h"
 #include "longspec/engine.h"
 
 namespace longspec {

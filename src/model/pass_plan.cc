@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "attention/eager_attention.h"
+#include "attention/attention_kind.h"
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
@@ -115,12 +115,8 @@ PassStage& PassPlan::NextStage() {
     PassStage stage;
     for (const AttentionSpec& kind : spec_.attentions) {
       const AttentionShape shape = spec_.shape_of(kind);
-      PassStage::Kind& added = stage.kinds.emplace_back();
-      if (spec_.attention_kind == AttentionKind::kEager) {
-        added.attention = std::make_unique<EagerAttention>(&kernels_, shape, n_threads_);
-      } else {
-        added.attention = std::make_unique<AttentionPlan>(&kernels_, shape, n_threads_);
-      }
+      stage.kinds.emplace_back().attention =
+          FindAttention(spec_.attention_kind)->make(&kernels_, shape, n_threads_);
     }
     stages_.push_back(std::move(stage));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/eager_attention.h"
+#include "lab/eager_attention.h"
 
 #include <algorithm>
 #include <cstring>

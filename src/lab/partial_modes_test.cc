@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The golden sequences of SpecPV's modes (research: specpv.md 3 and 10.3).
-#include "decode/partial_modes.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "lab/specpv.h"
 
 namespace longspec {
 namespace {

@@ -13,11 +13,10 @@
 
 #include "decode/batch_decoder.h"
 #include "decode/owned_sequence.h"
-#include "decode/partial_modes.h"
-#include "decode/partial_verifier.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"
+#include "lab/specpv.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
 

@@ -6,13 +6,14 @@
 //
 // Or it plays a draft model that is not there yet: right with a chance that was set, at a price that was set,
 // so that what a better draft would be worth can be measured before one is trained.
+#include "lab/replay_drafter.h"
+
 #include <algorithm>
 
 #include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/status_macros.h"
 #include "draft/tree_shape.h"
-#include "draft_text/text_drafters.h"
 
 namespace longspec {
 namespace {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partial verification as SpecPV has it (research: specpv.md 3), for comparison: who verifies is said by
-// PaperMode. A refresh is one pass: the tokens that only a set has verified as missing rows, and a tree under
-// the last of them, which the whole cache judges.
+// A refresh is one pass: the tokens that only a set has verified as missing rows, and a tree under the last
+// of them, which the whole cache judges.
+#include "lab/specpv.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
-#include "decode/partial_modes.h"
-#include "decode/partial_verifier.h"
 
 namespace longspec {
 namespace {
@@ -65,6 +64,12 @@ class PaperVerifier final : public PartialVerifier {
 };
 
 }  // namespace
+
+PartialMode PaperMode(int n, int set_size, int refreshed_at, int margin) {
+  if (n <= set_size) return PartialMode::kFull;
+  const bool buffer_has_room = refreshed_at >= 0 && n - refreshed_at <= margin;
+  return buffer_has_room ? PartialMode::kPartial : PartialMode::kRefresh;
+}
 
 std::unique_ptr<PartialVerifier> MakePaperVerifier(const RetrievalOptions& options, KvCache* whole,
                                                    const Target& target, const Sampler* sampler,

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A test program that includes this has what experiments need.
+#pragma once
+
+#include "lab/lab.h"
+
+namespace longspec::testing {
+
+inline const bool kWithLab = [] {
+  AddLab();
+  return true;
+}();
+
+}  // namespace longspec::testing
