@@ -4,7 +4,6 @@
 #include "jinja/evaluator.h"
 
 #include "base/status_macros.h"
-#include "jinja/evaluator_guards.h"
 #include "jinja/lexer.h"
 
 namespace longspec::jinja {

@@ -4,7 +4,6 @@
 #include "base/status_macros.h"
 #include "jinja/builtins.h"
 #include "jinja/evaluator.h"
-#include "jinja/evaluator_guards.h"
 
 namespace longspec::jinja {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "jinja/ast.h"
-#include "jinja/token_stream.h"
+#include "jinja/lexer.h"
 #include "longspec/status.h"
 
 namespace longspec::jinja {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "base/status_macros.h"
-#include "jinja/attributes.h"
 #include "jinja/builtins.h"
 #include "jinja/ops.h"
 

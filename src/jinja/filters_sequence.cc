@@ -3,10 +3,8 @@
 #include <array>
 
 #include "base/status_macros.h"
-#include "jinja/attributes.h"
 #include "jinja/builtins.h"
 #include "jinja/ops.h"
-#include "jinja/sort.h"
 #include "jinja/strings.h"
 
 namespace longspec::jinja {

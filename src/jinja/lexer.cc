@@ -4,13 +4,68 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 
 #include "base/status_macros.h"
-#include "jinja/escape.h"
 #include "jinja/utf8.h"
+#include "jinja/value.h"
 
 namespace longspec::jinja {
 namespace {
+
+constexpr std::string_view kNames = "\\'\"abfnrtv";
+constexpr std::string_view kMeanings = "\\'\"\a\b\f\n\r\t\v";
+
+// \xhh, \uhhhh and \Uhhhhhhhh: exactly `digits` digits.
+Status AppendHex(std::string_view literal, size_t digits, size_t* at, std::string* out) {
+  const std::string_view hex = literal.substr(*at, digits);
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), value, 16);
+  const bool complete = hex.size() == digits && error == std::errc() && end == hex.data() + hex.size();
+  if (!complete || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
+    return InvalidArgument("the string has a \\x, \\u or \\U escape that names no character");
+  }
+  AppendCodePoint(value, out);
+  *at += digits;
+  return {};
+}
+
+void AppendOctal(std::string_view literal, size_t* at, std::string* out) {
+  uint32_t value = 0;
+  for (int digits = 0; digits < 3 && *at < literal.size() && literal[*at] >= '0' && literal[*at] <= '7';
+       ++digits) {
+    value = value * 8 + static_cast<uint32_t>(literal[(*at)++] - '0');
+  }
+  AppendCodePoint(value, out);
+}
+
+// Appends the meaning of the content of one of Python's string literals, without its quotes; unknown escapes
+// stay as they are.
+Status Unescape(std::string_view literal, std::string* out) {
+  for (size_t at = 0; at < literal.size();) {
+    const char c = literal[at++];
+    if (c != '\\' || at == literal.size()) {
+      out->push_back(c);
+      continue;
+    }
+    const char escaped = literal[at++];
+    const size_t name = kNames.find(escaped);
+    if (name != std::string_view::npos) {
+      out->push_back(kMeanings[name]);
+    } else if (escaped == 'x' || escaped == 'u' || escaped == 'U') {
+      LS_TRY(AppendHex(literal, escaped == 'x' ? 2 : escaped == 'u' ? 4 : 8, &at, out));
+    } else if (escaped >= '0' && escaped <= '7') {
+      --at;
+      AppendOctal(literal, &at, out);
+    } else if (escaped == 'N') {
+      return Unsupported("named characters (\\N{...}) are not offered in strings");
+    } else if (escaped != '\n') {  // a backslash before a newline joins the lines
+      out->push_back('\\');
+      out->push_back(escaped);
+    }
+  }
+  return {};
+}
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsNameStart(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -311,5 +366,76 @@ Status AtLine(const Status& status, int line) {
 }
 
 Result<std::vector<Token>> Tokenize(std::string_view source) { return Lexer(source).Run(); }
+
+namespace {
+
+std::string Describe(const Token& token) {
+  switch (token.kind) {
+    case TokenKind::kText:
+      return "template text";
+    case TokenKind::kPrintBegin:
+      return "'{{'";
+    case TokenKind::kPrintEnd:
+      return "'}}'";
+    case TokenKind::kBlockBegin:
+      return "'{%'";
+    case TokenKind::kBlockEnd:
+      return "'%}'";
+    case TokenKind::kString:
+      return "a string";
+    case TokenKind::kEnd:
+      return "the end of the template";
+    case TokenKind::kName:
+    case TokenKind::kInteger:
+    case TokenKind::kFloat:
+    case TokenKind::kOperator:
+      break;
+  }
+  return InQuotes(token.text);
+}
+
+}  // namespace
+
+bool TokenStream::SkipName(std::string_view name) {
+  if (!IsName(name)) return false;
+  Advance();
+  return true;
+}
+
+bool TokenStream::SkipOperator(std::string_view op) {
+  if (!IsOperator(op)) return false;
+  Advance();
+  return true;
+}
+
+Status TokenStream::ExpectOperator(std::string_view op) {
+  return SkipOperator(op) ? Status() : Unexpected(InQuotes(op));
+}
+
+Status TokenStream::ExpectName(std::string_view name) {
+  return SkipName(name) ? Status() : Unexpected(InQuotes(name));
+}
+
+Status TokenStream::Expect(TokenKind kind) {
+  if (current().kind != kind) return Unexpected(Describe({kind, "", 0}));
+  Advance();
+  return {};
+}
+
+Result<std::string> TokenStream::TakeName() {
+  if (current().kind != TokenKind::kName) return Unexpected("a name");
+  std::string name = current().text;
+  Advance();
+  return name;
+}
+
+Status TokenStream::Unexpected(std::string_view expected) const {
+  return Error("expected " + std::string(expected) + ", got " + Describe(current()));
+}
+
+Status TokenStream::TooDeep() const {
+  return AtLine(ResourceExhausted("more than " + std::to_string(kMaxNesting) + " levels inside each other"),
+                line());
+}
 
 }  // namespace longspec::jinja

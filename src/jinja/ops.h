@@ -6,6 +6,7 @@
 #pragma once
 
 #include <compare>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,5 +55,11 @@ std::optional<double> ParseFloat(std::string_view text);
 
 // "text" % arguments (format.cc).
 Result<Value> FormatPercent(Runtime& runtime, std::string_view format, const Value& arguments);
+
+using SortKey = std::function<Result<Value>(const Value&)>;
+
+// A stable sort whose comparison may fail and need not be consistent, as values of a template's choice are:
+// sorted(values, key=key, reverse=reverse): equal values keep their order either way.
+Status SortValues(Runtime& runtime, bool reverse, const SortKey& key, std::vector<Value>* values);
 
 }  // namespace longspec::jinja

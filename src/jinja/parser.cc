@@ -8,7 +8,6 @@
 #include "base/status_macros.h"
 #include "jinja/expression_parser.h"
 #include "jinja/lexer.h"
-#include "jinja/token_stream.h"
 
 namespace longspec::jinja {
 namespace {
