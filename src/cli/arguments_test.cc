@@ -12,7 +12,6 @@
 
 #include "base/testing/source_path.h"
 #include "cli/command.h"
-#include "cli/foreign_options.h"
 
 namespace longspec::cli {
 namespace {

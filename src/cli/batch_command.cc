@@ -21,9 +21,8 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
-#include "cli/template_choice.h"
 #include "cli/template_options.h"
+#include "cli/terminal.h"
 #include "longspec/engine.h"
 #include "longspec/scheduler.h"
 

@@ -16,15 +16,13 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
-#include "cli/line_reader.h"
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
-#include "cli/template_choice.h"
 #include "cli/template_options.h"
+#include "cli/terminal.h"
 
 namespace longspec::cli {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The subcommands. To add one: write its setup function in a file of its own, declare it here and give it a
-// line in commands.cc.
+// line in program.cc.
 #pragma once
 
 #include <CLI/App.hpp>

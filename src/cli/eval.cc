@@ -14,7 +14,7 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "eval/paper_tables.h"
 #include "eval/report.h"
 #include "eval/runner.h"

@@ -24,7 +24,7 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "engine/memory_plan.h"
 #include "features/plan.h"
 #include "features/run.h"

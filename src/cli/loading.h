@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "cli/options.h"
-#include "cli/progress.h"
+#include "cli/terminal.h"
 #include "longspec/engine.h"
 
 namespace longspec::cli {

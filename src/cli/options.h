@@ -11,8 +11,10 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api/sampling_fields.h"
 #include "longspec/engine.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -56,5 +58,13 @@ void RefuseEmptyNumbers(CLI::App& app);
 
 // "1234+0.5", "1234-inf" -> token and bias.
 Result<std::pair<int32_t, float>> ParseLogitBias(const std::string& text);
+
+using api::kAllSamplers;
+using api::kSamplers;
+
+// Turns off what `list` ("top_k;temperature") leaves out. Returns what the user should know: samplers of
+// llama.cpp that do not exist here, an order that is not kept. Any other name is an error that lists the
+// known ones.
+Result<std::vector<std::string>> ApplySamplers(const std::string& list, SamplingOptions* options);
 
 }  // namespace longspec::cli

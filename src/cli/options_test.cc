@@ -13,7 +13,6 @@
 
 #include "base/testing/source_path.h"
 #include "cli/command.h"
-#include "cli/samplers.h"
 #include "draft/portfolio_drafter.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"

@@ -22,9 +22,9 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
+#include "cli/terminal.h"
 #include "engine/generation.h"
 #include "longspec/engine.h"
 

@@ -18,12 +18,11 @@
 #include "cli/loading.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/saved_session.h"
-#include "cli/template_choice.h"
 #include "cli/template_options.h"
+#include "cli/terminal.h"
 
 namespace longspec::cli {
 namespace {

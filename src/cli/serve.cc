@@ -22,7 +22,6 @@
 #include "cli/interrupt.h"
 #include "cli/loading.h"
 #include "cli/options.h"
-#include "cli/template_choice.h"
 #include "cli/template_options.h"
 #include "http/http_server.h"
 #include "longspec/engine.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Input, output and progress: line_reader, output, progress, prompt, exit_code, interrupt.
+// Input, output and progress: terminal, output, prompt, exit_code, interrupt.
+#include "cli/terminal.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,10 +20,8 @@
 
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
-#include "cli/line_reader.h"
 #include "cli/loading.h"
 #include "cli/output.h"
-#include "cli/progress.h"
 #include "cli/prompt.h"
 #include "formats/tiny_model.h"
 

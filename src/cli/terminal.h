@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far loading or prefill is, on stderr: one line that updates itself on a terminal, otherwise a few
-// lines, and none for what is quick. Not thread-safe.
+// What a person at a terminal sees and types, or a pipe in their place. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -10,6 +9,8 @@
 
 namespace longspec::cli {
 
+// How far loading or prefill is, on stderr: one line that updates itself on a terminal, otherwise a few
+// lines, and none for what is quick.
 class Progress {
  public:
   struct Sink {
@@ -48,5 +49,27 @@ std::string FormatTimeLeft(double ms);
 // The same after `elapsed_ms` that led from `first_share` to `share`; empty while nothing is known.
 // What was done before the first share is not this run's speed.
 std::string FormatTimeLeft(double share, double first_share, double elapsed_ms);
+
+// Lines of an input that may be a terminal or a pipe, interruptible by Ctrl-C.
+class LineReader {
+ public:
+  enum class Outcome { kLine, kEnd, kInterrupted };
+
+  // `interrupt_fd`: becomes readable when waiting should end; -1: never. Neither is closed.
+  LineReader(int fd, int interrupt_fd) : fd_(fd), interrupt_fd_(interrupt_fd) {}
+
+  // The next line, without its end ("\n" or "\r\n"). A last line without an end counts.
+  Outcome Read(std::string* line);
+  // Whether Read would find something, if only that waiting should end.
+  bool HasInput() const;
+
+ private:
+  bool TakeLine(std::string* line);
+
+  int fd_;
+  int interrupt_fd_;
+  std::string buffer_;
+  bool end_ = false;
+};
 
 }  // namespace longspec::cli
