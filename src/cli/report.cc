@@ -6,10 +6,10 @@
 
 #include "api/answer_form.h"
 #include "base/print.h"
+#include "base/utf8.h"
 #include "cli/exit_code.h"
 #include "engine/memory_plan.h"
 #include "json/json_text.h"
-#include "tokenizer/utf8.h"
 
 namespace longspec::cli {
 namespace {

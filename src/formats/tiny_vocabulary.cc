@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {
@@ -24,9 +25,10 @@ constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
     {"e", "r"},    {"e", "n"},    {"a", "t"}, {"e", "s"}, {"\xC4\xA0t", "he"}, {"in", "g"},
 };
 
-std::string Utf8(int code_point) {  // below U+0800
-  if (code_point < 0x80) return {static_cast<char>(code_point)};
-  return {static_cast<char>(0xC0 | (code_point >> 6)), static_cast<char>(0x80 | (code_point & 0x3F))};
+std::string Utf8(int code_point) {
+  std::string character;
+  AppendUtf8(static_cast<uint32_t>(code_point), &character);
+  return character;
 }
 
 // Printable Latin-1 bytes stand for themselves, the others for U+0100 and on, in order.

@@ -10,6 +10,7 @@
 
 #include "base/print.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {
@@ -309,25 +310,10 @@ class GbnfReader {
   }
 
   Result<uint32_t> ReadUtf8() {
-    const auto first = static_cast<uint8_t>(Peek());
-    const size_t length = first < 0x80   ? 1
-                          : first < 0xC2 ? 0
-                          : first < 0xE0 ? 2
-                          : first < 0xF0 ? 3
-                          : first < 0xF5 ? 4
-                                         : 0;
-    constexpr uint32_t kFirstBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-    uint32_t value = first & kFirstBits[length];
-    bool right = length > 0 && at_ + length <= text_.size();
-    for (size_t i = 1; right && i < length; ++i) {
-      const auto byte = static_cast<uint8_t>(Peek(i));
-      right = (byte & 0xC0) == 0x80;
-      value = value << 6 | (byte & 0x3FU);
-    }
-    if (!right || value < kLeast[length]) return Wrong("the text is not UTF-8");
-    Skip(length);
-    return Checked(value);
+    const Utf8CodePoint c = DecodeUtf8(text_.substr(at_));
+    if (!c.well_formed) return Wrong("the text is not UTF-8");
+    Skip(c.length);
+    return Checked(c.value);
   }
 
   std::string_view text_;

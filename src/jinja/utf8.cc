@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "base/utf8.h"
+
 namespace longspec::jinja {
 namespace {
 
@@ -107,41 +109,16 @@ bool IsLineBreak(char32_t c) {
 }  // namespace
 
 CodePoint DecodeAt(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {lead, 1};
-  const CodePoint alone = {kLoneByte + lead, 1};
-  const size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() - at < size) return alone;
-  char32_t value = lead & (0xFFU >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return alone;
-    value = (value << 6) | (byte(i) & 0x3FU);
-  }
-  const bool overlong = (size == 3 && value < 0x800) || (size == 4 && value < 0x10000);
-  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (overlong || surrogate || value > 0x10FFFF) return alone;
-  return {value, size};
+  const Utf8CodePoint c = DecodeUtf8(text.substr(at));
+  if (!c.well_formed) return {kLoneByte + static_cast<unsigned char>(text[at]), 1};
+  return {c.value, c.length};
 }
 
 void AppendCodePoint(char32_t value, std::string* out) {
-  const auto put = [out](char32_t byte) { out->push_back(static_cast<char>(byte)); };
   if (value >= kLoneByte + 0x80 && value <= kLoneByte + 0xFF) {
-    put(value - kLoneByte);
-  } else if (value < 0x80) {
-    put(value);
-  } else if (value < 0x800) {
-    put(0xC0 | (value >> 6));
-    put(0x80 | (value & 0x3F));
-  } else if (value < 0x10000) {
-    put(0xE0 | (value >> 12));
-    put(0x80 | ((value >> 6) & 0x3F));
-    put(0x80 | (value & 0x3F));
+    out->push_back(static_cast<char>(value - kLoneByte));
   } else {
-    put(0xF0 | (value >> 18));
-    put(0x80 | ((value >> 12) & 0x3F));
-    put(0x80 | ((value >> 6) & 0x3F));
-    put(0x80 | (value & 0x3F));
+    AppendUtf8(value, out);
   }
 }
 

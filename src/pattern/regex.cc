@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {
@@ -355,13 +356,9 @@ class Parser {
 
   // REQUIRES: !AtEnd()
   uint32_t Character() {
-    const auto first = static_cast<unsigned char>(text_[at_]);
-    const size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    uint32_t code_point = length == 1 ? first : first & (0xFFU >> (length + 1));
-    ++at_;
-    for (size_t i = 1; i < length && !AtEnd(); ++i)
-      code_point = code_point << 6 | (static_cast<unsigned char>(text_[at_++]) & 0x3FU);
-    return code_point;
+    const Utf8CodePoint c = DecodeUtf8(text_.substr(at_));
+    at_ += c.length;
+    return c.value;
   }
 
   std::string_view text_;

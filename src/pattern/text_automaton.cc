@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {
@@ -375,13 +376,9 @@ Machine Minimised(Machine machine, PatternWork& work) {
 std::vector<uint32_t> CodePointsOf(std::string_view text) {
   std::vector<uint32_t> code_points;
   for (size_t i = 0; i < text.size();) {
-    const auto first = static_cast<unsigned char>(text[i]);
-    const size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    uint32_t code_point = length == 1 ? first : first & (0xFFU >> (length + 1));
-    for (size_t k = 1; k < length && i + k < text.size(); ++k)
-      code_point = code_point << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3FU);
-    code_points.push_back(code_point);
-    i += length;
+    const Utf8CodePoint c = DecodeUtf8(text.substr(i));
+    code_points.push_back(c.value);
+    i += c.length;
   }
   return code_points;
 }

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {

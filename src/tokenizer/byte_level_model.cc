@@ -2,12 +2,12 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "tokenizer/bpe_alphabet.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace longspec {
 namespace {

@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/utf8.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/text_model.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/utf8.h"
 
 namespace longspec {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_test_util.h"
-#include "tokenizer/utf8.h"
 
 namespace longspec {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <random>
 
+#include "base/utf8.h"
 #include "tokenizer/tokenizer_test_util.h"
-#include "tokenizer/utf8.h"
 
 namespace longspec {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -39,6 +39,21 @@ struct Case {
   Utf8Kind kind;
   size_t length;
 };
+
+TEST(Utf8, EveryCharacterIsWrittenAndRead) {
+  for (uint32_t code_point = 0; code_point <= 0x10FFFF; ++code_point) {
+    if (code_point >= 0xD800 && code_point <= 0xDFFF) continue;
+    std::string text;
+    AppendUtf8(code_point, &text);
+    ASSERT_EQ(text, Encoded(code_point));
+    const Utf8CodePoint read = DecodeUtf8(text + "x");
+    ASSERT_TRUE(read.well_formed && read.value == code_point && read.length == text.size()) << code_point;
+  }
+  for (const char* wrong : {"\x80", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80"}) {
+    const Utf8CodePoint read = DecodeUtf8(wrong);
+    EXPECT_TRUE(!read.well_formed && read.value == 0xFFFD && read.length == 1);
+  }
+}
 
 TEST(Utf8, IllFormedSubsequencesAreMaximal) {
   const std::vector<Case> cases = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
@@ -52,6 +52,33 @@ Utf8Step ScanUtf8(std::string_view bytes) {
     if (byte < min || byte > max) return {Utf8Kind::kIllFormed, i};
   }
   return {Utf8Kind::kCharacter, lead.length};
+}
+
+Utf8CodePoint DecodeUtf8(std::string_view bytes) {
+  const Utf8Step step = ScanUtf8(bytes);
+  if (step.kind != Utf8Kind::kCharacter) return {.value = 0xFFFD, .length = 1, .well_formed = false};
+  const auto lead = static_cast<uint8_t>(bytes[0]);
+  uint32_t value = step.length == 1 ? lead : lead & (0xFFU >> (step.length + 1));
+  for (size_t i = 1; i < step.length; ++i) value = value << 6 | (static_cast<uint8_t>(bytes[i]) & 0x3FU);
+  return {.value = value, .length = step.length, .well_formed = true};
+}
+
+void AppendUtf8(uint32_t code_point, std::string* out) {
+  const auto lead = [&](uint32_t mark, int shift) { *out += static_cast<char>(mark | code_point >> shift); };
+  const auto next = [&](int shift) { *out += static_cast<char>(0x80 | (code_point >> shift & 0x3F)); };
+  if (code_point < 0x80) return lead(0, 0);
+  if (code_point < 0x800) {
+    lead(0xC0, 6);
+  } else {
+    if (code_point < 0x10000) {
+      lead(0xE0, 12);
+    } else {
+      lead(0xF0, 18);
+      next(12);
+    }
+    next(6);
+  }
+  next(0);
 }
 
 size_t ValidUtf8Prefix(std::string_view bytes) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Walking through bytes that may or may not be UTF-8. Well-formed means Unicode's table 3-7: no surrogates,
-// no overlong forms, nothing above U+10FFFF. Pure functions.
+// UTF-8: walking through bytes that may or may not be it, and writing it. Well-formed means Unicode's table
+// 3-7: no surrogates, no overlong forms, nothing above U+10FFFF. Pure functions.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace longspec {
@@ -23,6 +24,18 @@ struct Utf8Step {
 
 // What stands at the start of `bytes`. REQUIRES: !bytes.empty()
 Utf8Step ScanUtf8(std::string_view bytes);
+
+struct Utf8CodePoint {
+  uint32_t value;  // U+FFFD where it is not well-formed
+  size_t length;   // bytes; 1 where it is not well-formed
+  bool well_formed;
+};
+
+// The character at the start of `bytes`. REQUIRES: !bytes.empty()
+Utf8CodePoint DecodeUtf8(std::string_view bytes);
+
+// REQUIRES: at most U+10FFFF
+void AppendUtf8(uint32_t code_point, std::string* out);
 
 // Length of the longest well-formed prefix.
 size_t ValidUtf8Prefix(std::string_view bytes);
