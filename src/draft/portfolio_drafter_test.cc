@@ -9,6 +9,7 @@
 #include "draft/drafter.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/registry.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {
