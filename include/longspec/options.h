@@ -55,7 +55,8 @@ struct SamplingOptions {
 };
 
 // Choosing tokens by a part of the cache (docs/caches.md). AN APPROXIMATION: the text is another one, though
-// always the same for equal options and seed if `refresh` is not 0.
+// always the same for equal options and seed if `refresh` is not 0, which is for experiments: the program
+// `longspec` has it, other users of the library have not.
 struct PartialVerificationOptions {
   bool enabled = false;
   int sink = 32;      // first positions that are seen, a multiple of 16
@@ -79,6 +80,7 @@ struct NgramDraftOptions {
   bool operator==(const NgramDraftOptions&) const = default;
 };
 
+// Type "replay" is for experiments: the program `longspec` has it, other users of the library have not.
 struct ReplayDraftOptions {
   std::vector<int32_t> tokens = {};  // to propose, by absolute output index
   // Less than 1: it plays a draft that is right with this chance at each token, as a chain that is as deep as
@@ -190,7 +192,7 @@ struct SpeculationOptions {
 };
 
 // How attention goes over the keys. kEager copies all of them before each use, as eager implementations do:
-// for measuring beside. The output is the same.
+// for measuring beside, and in the program `longspec` only. The output is the same.
 enum class AttentionKind : uint8_t { kFlash, kEager };
 
 struct ModelOptions {
