@@ -231,6 +231,10 @@ TEST(ResponsesFields, WhatCodexSendsIsTaken) {
   EXPECT_EQ(request.generation.template_variables, R"({"reasoning_effort":"medium"})");
   EXPECT_THAT(request.unknown, IsEmpty());
   EXPECT_THAT(request.ignored, ElementsAre("truncation", "text.verbosity"));
+  EXPECT_THAT(OfResponses(R"("input": "?", "tools": [{"type": "local_shell"}, {"type": "custom", "name": "f"},
+                  {"type": "custom", "name": "g"}])")
+                  .ignored,
+              ElementsAre("tools: local_shell", "tools: custom"));
   EXPECT_THAT(OfResponses(R"("input": "?", "client_metadata": {"session_id": "s"})").unknown, IsEmpty());
 }
 

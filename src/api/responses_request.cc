@@ -41,6 +41,7 @@ constexpr FieldRule kResponsesRules[] = {
 };
 
 // What responses repeat of their requests.
+constexpr size_t kMostToolKinds = 8, kMostToolKind = 64;  // that are told of, and bytes of each
 constexpr const char* kRepeated[] = {"instructions",        "metadata", "text", "tool_choice", "tools",
                                      "parallel_tool_calls", "user"};
 
@@ -196,7 +197,8 @@ void ParseFunctionChoice(Fields& fields, chat::ToolUse* use) {
   }
 }
 
-void ParseFunctions(Fields& fields, chat::ToolUse* use) {
+// Tools of other kinds, which clients offer to every model, are `ignored`, each kind once.
+void ParseFunctions(Fields& fields, chat::ToolUse* use, std::vector<std::string>* ignored) {
   if (const Json* tools = fields.Find("tools"); tools != nullptr) {
     if (!tools->is_array()) return fields.Fail("tools", "must be a list", "invalid_type");
     for (size_t i = 0; i < tools->size() && !fields.error(); ++i) {
@@ -206,7 +208,12 @@ void ParseFunctions(Fields& fields, chat::ToolUse* use) {
       chat::Tool tool;
       if (type == "function") ParseFunction(inner, "parameters", &tool);
       if (inner.error()) return fields.Fail(*inner.error());
-      if (type == "function") AddTool(fields, std::move(tool), use);
+      if (type == "function") {
+        AddTool(fields, std::move(tool), use);
+      } else if (const std::string kind = "tools: " + type.substr(0, kMostToolKind);
+                 std::ranges::find(*ignored, kind) == ignored->end() && ignored->size() < kMostToolKinds) {
+        ignored->push_back(kind);
+      }
     }
   }
   fields.Bool("parallel_tool_calls", &use->parallel);
@@ -225,7 +232,7 @@ std::variant<Request, Error> ParseResponsesRequest(const Json& body, const Reque
   std::vector<std::string> ignored;
   if (fields.Text("instructions", &instructions) && !instructions.empty()) turns.Say("system", instructions);
   ParseInput(fields, &turns);
-  ParseFunctions(fields, &tools);
+  ParseFunctions(fields, &tools, &ignored);
   ParseInclude(fields);
   KeepRules(kResponsesRules, kOfAll, fields, &ignored);
   if (const auto* text = fields.Find("text"); text != nullptr) {
