@@ -88,6 +88,7 @@ std::vector<Row> Feed(Model& m, KvCache& cache, const std::vector<int32_t>& toke
 }
 
 bool SameBits(const Row& a, const Row& b) {
+  if (a.empty() || b.empty()) return a.empty() && b.empty();  // there is nothing to point at
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
