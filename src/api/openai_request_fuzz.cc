@@ -11,6 +11,7 @@
 #include "api/batch_lines.h"
 #include "api/fields.h"
 #include "api/llama.h"
+#include "api/openai.h"
 #include "api/shared_fields.h"
 
 namespace {
