@@ -52,7 +52,8 @@ EMULATED_CPU, OLD_EMULATED_CPU = "max", "cortex-a72"
 TSAN_PROGRAMS = {
     "base_test": (), "grammar_test": (), "server_test": (), "http_test": (),
     "model_test": ("LayerPrefix.RowsRunAhead*", "NotFinite.*", "WeightsCacheTest.*"),
-    "decode_test": ("TinyModel.EveryDrafter*", "TinyModel.QuantisedCaches", "EveryDrafter.*", "Law.*", "TrainingFree.*"),
+    "decode_test": ("TinyModel.EveryDrafter*", "TinyModel.QuantisedCaches", "EveryDrafter.*", "Law.*",
+                    "TrainingFree.*"),
 }
 # Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
 DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),

@@ -21,9 +21,6 @@ using Json = nlohmann::ordered_json;
 // known from before (llama.cpp#20623). It is no instruction.
 constexpr std::string_view kBillingHeader = "x-anthropic-billing-header";
 
-constexpr std::string_view kOneAnswer = "/v1/chat/completions gives several answers";
-constexpr std::string_view kNoChances = "/v1/chat/completions gives chances of tokens";
-
 // What has no parser of its own here and is no field of a chat, too.
 constexpr FieldRule kMessagesRules[] = {
     {"metadata"},
@@ -35,11 +32,11 @@ constexpr FieldRule kMessagesRules[] = {
     {"betas", Treatment::kIgnored},
     {"container", Treatment::kRefused, kOfAll, "[]", "nothing is run here"},
     {"mcp_servers", Treatment::kRefused, kOfAll, "[[]]", "tools are the client's own"},
-    {"n", Treatment::kRefused, kOfAll, "[1]", kOneAnswer},
-    {"n_cmpl", Treatment::kRefused, kOfAll, "[1]", kOneAnswer},
-    {"logprobs", Treatment::kRefused, kOfAll, "[false]", kNoChances},
-    {"top_logprobs", Treatment::kRefused, kOfAll, "[0]", kNoChances},
-    {"n_probs", Treatment::kRefused, kOfAll, "[0]", kNoChances},
+    {"n", Treatment::kRefused, kOfAll, "[1]", kChatsGiveAnswers},
+    {"n_cmpl", Treatment::kRefused, kOfAll, "[1]", kChatsGiveAnswers},
+    {"logprobs", Treatment::kRefused, kOfAll, "[false]", kChatsGiveChances},
+    {"top_logprobs", Treatment::kRefused, kOfAll, "[0]", kChatsGiveChances},
+    {"n_probs", Treatment::kRefused, kOfAll, "[0]", kChatsGiveChances},
 };
 
 void ParseSystem(Fields& fields, ChatTurns* turns) {

@@ -36,6 +36,10 @@ struct FieldRule {
   std::string_view advice = {};     // kRefused: what would be right
 };
 
+// Where what other APIs' answers do not have is to be had.
+inline constexpr std::string_view kChatsGiveAnswers = "/v1/chat/completions gives several answers",
+                                  kChatsGiveChances = "/v1/chat/completions gives chances of tokens";
+
 // Of chats and of completions.
 std::span<const FieldRule> CompletionRules();
 

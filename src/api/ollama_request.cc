@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/field_rules.h"
 #include "api/fields.h"
 #include "api/ollama.h"
 #include "api/openai.h"
@@ -126,12 +127,12 @@ Json ReadMessages(const Json& list, Fields& fields) {
 
 // What an answer of this API has no place for.
 void CheckForm(const Request& request, Fields& fields) {
-  const auto refuse = [&fields](const char* name, const char* advice) {
+  const auto refuse = [&fields](const char* name, std::string_view advice) {
     fields.Fail(name, "is not supported: " + std::string(advice), "unsupported_parameter");
   };
-  if (request.n != 1) refuse("n", "/v1/chat/completions gives several answers");
+  if (request.n != 1) refuse("n", kChatsGiveAnswers);
   if (request.prompts.size() > 1) refuse("prompt", "it is one text; /v1/completions takes several");
-  if (request.generation.n_logprobs >= 0) refuse("logprobs", "/v1/chat/completions gives chances of tokens");
+  if (request.generation.n_logprobs >= 0) refuse("logprobs", kChatsGiveChances);
   if (request.wishes.echo) refuse("echo", "/v1/completions repeats a prompt before its answer");
 }
 

@@ -20,7 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNothingKept = "nothing is stored: send the whole conversation as input";
-constexpr std::string_view kChancesOfChats = "/v1/chat/completions gives chances of tokens";
 
 // What has no parser of its own here and is no field of a chat, too.
 constexpr FieldRule kResponsesRules[] = {
@@ -33,15 +32,16 @@ constexpr FieldRule kResponsesRules[] = {
     {"conversation", Treatment::kRefused, kOfAll, "[]", kNothingKept},
     {"background", Treatment::kRefused, kOfAll, "[false]", "an answer comes to who asked for it"},
     {"prompt", Treatment::kRefused, kOfAll, "[]", "input has the messages"},
-    {"n", Treatment::kRefused, kOfAll, "[1]", "/v1/chat/completions gives several answers"},
-    {"n_cmpl", Treatment::kRefused, kOfAll, "[1]", "/v1/chat/completions gives several answers"},
-    {"logprobs", Treatment::kRefused, kOfAll, "[false]", kChancesOfChats},
-    {"top_logprobs", Treatment::kRefused, kOfAll, "[0]", kChancesOfChats},
-    {"n_probs", Treatment::kRefused, kOfAll, "[0]", kChancesOfChats},
+    {"n", Treatment::kRefused, kOfAll, "[1]", kChatsGiveAnswers},
+    {"n_cmpl", Treatment::kRefused, kOfAll, "[1]", kChatsGiveAnswers},
+    {"logprobs", Treatment::kRefused, kOfAll, "[false]", kChatsGiveChances},
+    {"top_logprobs", Treatment::kRefused, kOfAll, "[0]", kChatsGiveChances},
+    {"n_probs", Treatment::kRefused, kOfAll, "[0]", kChatsGiveChances},
 };
 
-// What responses repeat of their requests.
 constexpr size_t kMostToolKinds = 8, kMostToolKind = 64;  // that are told of, and bytes of each
+
+// What responses repeat of their requests.
 constexpr const char* kRepeated[] = {"instructions",        "metadata", "text", "tool_choice", "tools",
                                      "parallel_tool_calls", "user"};
 
@@ -171,7 +171,7 @@ void ParseInclude(Fields& fields) {
   if (!include->is_array()) return fields.Fail("include", "must be a list of texts", "invalid_type");
   if (std::ranges::find(*include, Json("message.output_text.logprobs")) != include->end()) {
     fields.Fail("include",
-                "of message.output_text.logprobs is not supported: " + std::string(kChancesOfChats),
+                "of message.output_text.logprobs is not supported: " + std::string(kChatsGiveChances),
                 "unsupported_value");
   }
 }

@@ -221,13 +221,7 @@ TEST(Tools, UntaggedCallsOfStrictFunctionsAreHeldWhereTheModelMayChoose) {
     const auto form = chat::CallFormOf(format, request.tools);
     const auto grammar = compiler->Compile(request.generation.grammar);
     ASSERT_TRUE(grammar.ok()) << grammar.status().message();
-    const auto allows = [&](const std::string& text) {
-      const auto constraint = *(*grammar)->NewConstraint();
-      for (const int32_t token : ByteVocabulary::Encode(text)) {
-        if (!constraint->Accept(token)) return false;
-      }
-      return constraint->complete();
-    };
+    const auto allows = [&](const std::string& text) { return ByteVocabulary::IsTaken(text, **grammar); };
     const std::string key = format == chat::ToolFormat::kLlama3 ? "parameters" : "arguments";
     const std::string begin = R"({"name": "f", ")" + key + "\": ",
                       pretty = "{\n  \"name\": \"f\",\n  \"arguments\": ";
@@ -418,13 +412,7 @@ TEST(Tools, AResponseFormatHoldsWhatIsSaid) {
       ASSERT_FALSE(ApplyTools({.tools = format}, &request));
       const auto grammar = compiler->Compile(request.generation.grammar);
       ASSERT_TRUE(grammar.ok()) << grammar.status().message();
-      const auto allows = [&](const std::string& text) {
-        const auto constraint = *(*grammar)->NewConstraint();
-        for (const int32_t token : ByteVocabulary::Encode(text)) {
-          if (!constraint->Accept(token)) return false;
-        }
-        return constraint->complete();
-      };
+      const auto allows = [&](const std::string& text) { return ByteVocabulary::IsTaken(text, **grammar); };
       EXPECT_TRUE(allows(call));
       EXPECT_EQ(allows(said), !required);
       EXPECT_FALSE(allows("Any text."));

@@ -45,11 +45,7 @@ class TaggedGrammar : public ::testing::Test {
     const auto grammar = compiler->Compile({GrammarText::Kind::kStructuralTag, tag.dump()});
     EXPECT_TRUE(grammar.ok()) << grammar.status().message();
     if (!grammar.ok()) return false;
-    const auto constraint = *(*grammar)->NewConstraint();
-    for (const int32_t token : ByteVocabulary::Encode(text)) {
-      if (!constraint->Accept(token)) return false;
-    }
-    return constraint->complete();
+    return ByteVocabulary::IsTaken(text, **grammar);
   }
 };
 

@@ -47,6 +47,15 @@ struct ByteVocabulary {
     return tokens;
   }
 
+  // Whether the text is one that the grammar asks for, from its beginning to its end.
+  static bool IsTaken(std::string_view text, const Grammar& grammar) {
+    const auto constraint = *grammar.NewConstraint();
+    for (const int32_t token : Encode(text)) {
+      if (!constraint->Accept(token)) return false;
+    }
+    return constraint->complete();
+  }
+
   static GrammarVocabulary Make() {
     GrammarVocabulary vocabulary;
     for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
