@@ -133,7 +133,9 @@ TEST_P(CoderGolden, CacheTypesByLength) {
                   std::string(CacheTypeName(types[type].second)).c_str(),
                   std::exp(nats / static_cast<double>(kRows)), distance.mean_kl(), distance.same_top);
       std::fflush(stdout);
-      EXPECT_LE(distance.mean_kl(), 0.05) << length;
+      // Keys in i8 beside values in f16 are farther than both in i8: 0.0221 was measured after 4,096 tokens.
+      const bool is_mixed = types[type].first != types[type].second;
+      EXPECT_LE(distance.mean_kl(), is_mixed ? 0.03 : 0.02) << length;
     }
   }
 }
