@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
 #include "attention/state_merging.h"
 #include "base/check.h"
@@ -28,7 +27,6 @@ void Reserve(AlignedBuffer& buffer, size_t floats, size_t most = std::numeric_li
 }
 
 int Blocks(int keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
-int Chunks(int keys) { return (keys + kKvChunk - 1) / kKvChunk; }
 
 }  // namespace
 
@@ -47,11 +45,6 @@ struct AttentionPlan::Tile {
   int n_rows() const { return row_end - row_begin; }
 };
 
-const std::byte* AttentionPlan::ChunkOf(const Group& group, int chunk) const {
-  const AttentionSegment& segment = *group.segment;
-  return segment.stored.chunks[segment.PlaceOf(chunk)] + segment.stored.layer_offset;
-}
-
 KvSpan AttentionPlan::StoredOf(const Group& group, int layer) const {
   KvSpan span = group.segment->stored;
   span.layer_offset += Z(layer) * group.layer_bytes;
@@ -61,177 +54,17 @@ KvSpan AttentionPlan::StoredOf(const Group& group, int layer) const {
 // ---- Planning
 // -----------------------------------------------------------------------------------------------------
 
+AttentionWork::Cut AttentionPlan::CutOf(const AttentionShape& shape, size_t state_bytes) {
+  const size_t row_floats = Z(shape.group()) * (kernels::kStateHeader + Z(shape.head_dim));
+  return {.rows_by_chunk = kRowsByChunk,
+          .tile_rows = kTileRows,
+          .work_rows = kRowsByChunk,
+          .wave_states = state_bytes / sizeof(float) / (Z(shape.n_kv_head) * row_floats)};
+}
+
 void AttentionPlan::Plan(std::span<const AttentionSegment> segments) {
-  segments_.assign(segments.begin(), segments.end());
-  PlanGroups();
-  PlanRows();
-  PlanWorks();
+  AttentionWork::Plan(segments);
   ReserveMemory();
-}
-
-void AttentionPlan::PlanGroups() {
-  groups_.clear();
-  int row = 0;
-  for (const AttentionSegment& segment : segments_) {
-    const size_t first_group = groups_.size();
-    const bool by_chunk = segment.rows.size() <= Z(kRowsByChunk);
-    const size_t layer_bytes = segment.stored.layout.layer_bytes();
-    int tail_end = -1, last_end = 0;  // of the running group: where tails begin, and the last stored position
-    for (const RowView& view : segment.rows) {
-      LS_CHECK(view.begin >= 0 && view.begin <= view.end + static_cast<int>(view.tail.size()));
-      const bool has_tail = !view.tail.empty();
-      const bool fits = groups_.size() > first_group &&
-                        (has_tail ? (tail_end < 0 ? last_end <= view.end : tail_end == view.end)
-                                  : (tail_end < 0 || view.end <= tail_end));
-      if (!fits) {
-        groups_.push_back({.segment = &segment,
-                           .layer_bytes = layer_bytes,
-                           .row_begin = row,
-                           .row_end = row,
-                           .first_chunk = std::numeric_limits<int>::max(),
-                           .n_stored = 0,
-                           .n_chunks = 0,
-                           .by_chunk = by_chunk});
-        tail_end = -1;
-        last_end = 0;
-      }
-      Group& group = groups_.back();
-      group.row_end = ++row;
-      last_end = std::max(last_end, view.end);
-      if (has_tail) tail_end = view.end;
-      const int total = view.end + static_cast<int>(view.tail.size());
-      group.first_chunk = std::min(group.first_chunk, view.begin / kKvChunk);
-      group.n_chunks = std::max(group.n_chunks, Chunks(total));
-      group.n_stored = tail_end >= 0 ? tail_end / kKvChunk : Chunks(last_end);
-    }
-  }
-}
-
-// Sequences that hold the same chunks become neighbours: then the rows that see a shared chunk lie together.
-void AttentionPlan::PlanRows() {
-  if (segments_.size() > 1) {
-    std::stable_sort(groups_.begin(), groups_.end(), [this](const Group& a, const Group& b) {
-      if (a.by_chunk != b.by_chunk) return b.by_chunk;
-      for (int chunk = 0; chunk < std::min(a.n_stored, b.n_stored); ++chunk) {
-        const std::byte* of_a = ChunkOf(a, chunk);
-        const std::byte* of_b = ChunkOf(b, chunk);
-        if (of_a != of_b) return of_a < of_b;
-      }
-      return a.n_stored < b.n_stored;
-    });
-  }
-  size_t n_rows = 0;
-  for (const AttentionSegment& segment : segments_) n_rows += segment.rows.size();
-  rows_.clear();
-  place_.resize(n_rows);
-  std::vector<int> first_row;  // of each segment, as they count
-  for (const AttentionSegment& segment : segments_) {
-    const int before =
-        first_row.empty() ? 0 : first_row.back() + static_cast<int>((&segment - 1)->rows.size());
-    first_row.push_back(before);
-  }
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups_[g];
-    const int first = first_row[Z(group.segment - segments_.data())];
-    const int out_begin = group.row_begin, out_end = group.row_end;
-    group.row_begin = static_cast<int>(rows_.size());
-    for (int out = out_begin; out < out_end; ++out) {
-      const RowView& view = group.segment->rows[Z(out - first)];
-      place_[Z(out)] = static_cast<int>(rows_.size());
-      rows_.push_back({.begin = view.begin,
-                       .end = view.end,
-                       .tail = view.tail.data(),
-                       .total = view.end + static_cast<int>(view.tail.size()),
-                       .group = static_cast<int>(g),
-                       .out = out,
-                       .first_part = -1,
-                       .last_part = -1});
-    }
-    group.row_end = static_cast<int>(rows_.size());
-  }
-}
-
-void AttentionPlan::AddWork(int group, int chunk, int row_begin, int row_end) {
-  const size_t bytes = fixed_state_bytes_ > 0 ? fixed_state_bytes_ : kStateBytes;
-  const size_t most = bytes / sizeof(float) / (Z(shape_.n_kv_head) * row_states());
-  int state = works_.size() == Z(waves_.back().work_begin) ? 0 : works_.back().state;
-  if (works_.size() > Z(waves_.back().work_begin)) state += works_.back().row_end - works_.back().row_begin;
-  if (state > 0 && Z(state + row_end - row_begin) > most) {
-    waves_.back().work_end = static_cast<int>(works_.size());
-    waves_.back().part_end = static_cast<int>(parts_.size());
-    waves_.push_back({.work_begin = static_cast<int>(works_.size()), .work_end = 0, .part_end = 0});
-    state = 0;
-  }
-  works_.push_back(
-      {.group = group, .chunk = chunk, .row_begin = row_begin, .row_end = row_end, .state = state});
-  n_states_ = std::max(n_states_, Z(state + row_end - row_begin));
-  const int first = chunk * kKvChunk;
-  for (int place = row_begin; place < row_end; ++place) {
-    Row& row = rows_[Z(place)];
-    const int last = IsStored(groups_[Z(row.group)], chunk) ? row.end : row.total;
-    if (std::max(row.begin, first) >= std::min(last, first + kKvChunk)) continue;
-    const auto part = static_cast<int>(parts_.size());
-    parts_.push_back({.state = state + place - row_begin, .next = -1});
-    (row.first_part < 0 ? row.first_part : parts_[Z(row.last_part)].next) = part;
-    row.last_part = part;
-  }
-}
-
-void AttentionPlan::PlanWorks() {
-  works_.clear();
-  parts_.clear();
-  waves_.clear();
-  n_states_ = 0;
-  most_tile_rows_ = 0;
-  // The last rows of a long chain see the most keys: they go first, so that no thread is left with them at
-  // the end.
-  int end_chunk = 0, first_chunk = std::numeric_limits<int>::max();
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const Group& group = groups_[g];
-    if (group.by_chunk) {
-      end_chunk = std::max(end_chunk, group.n_chunks);
-      first_chunk = std::min(first_chunk, group.first_chunk);
-      continue;
-    }
-    const int n_tiles = (group.row_end - group.row_begin + kTileRows - 1) / kTileRows;
-    for (int tile = n_tiles - 1; tile >= 0; --tile) {
-      const int begin = group.row_begin + tile * kTileRows;
-      works_.push_back({.group = static_cast<int>(g),
-                        .chunk = -1,
-                        .row_begin = begin,
-                        .row_end = std::min(group.row_end, begin + kTileRows),
-                        .state = 0});
-    }
-    most_tile_rows_ = kTileRows;
-  }
-  n_tiles_ = static_cast<int>(works_.size());
-  first_by_chunk_ = 0;
-  for (const Group& group : groups_) first_by_chunk_ += group.by_chunk ? 0 : group.row_end - group.row_begin;
-  waves_.push_back({.work_begin = n_tiles_, .work_end = 0, .part_end = 0});
-  for (int chunk = first_chunk; chunk < end_chunk; ++chunk) {
-    for (size_t g = 0; g < groups_.size(); ++g) {
-      const Group& group = groups_[g];
-      if (!group.by_chunk || chunk < group.first_chunk || chunk >= group.n_chunks) continue;
-      int row_end = group.row_end;
-      const size_t leader = g;
-      if (IsStored(group, chunk)) {
-        // Neighbours that hold the same chunk see it in the same item.
-        for (; g + 1 < groups_.size(); ++g) {
-          const Group& next = groups_[g + 1];
-          if (!IsStored(next, chunk) || chunk < next.first_chunk ||
-              ChunkOf(next, chunk) != ChunkOf(group, chunk) ||
-              next.row_end - group.row_begin > kRowsByChunk) {
-            break;
-          }
-          row_end = next.row_end;
-        }
-      }
-      AddWork(static_cast<int>(leader), chunk, group.row_begin, row_end);
-      most_tile_rows_ = std::max(most_tile_rows_, row_end - group.row_begin);
-    }
-  }
-  waves_.back().work_end = static_cast<int>(works_.size());
-  waves_.back().part_end = static_cast<int>(parts_.size());
 }
 
 void AttentionPlan::ReserveMemory() {
@@ -241,13 +74,13 @@ void AttentionPlan::ReserveMemory() {
   for (const Group& group : groups_) {
     if (group.n_stored == group.n_chunks) continue;
     const AttentionSegment& segment = *group.segment;
-    const int chunks = Chunks(segment.tail_end) - segment.tail_begin / kKvChunk;
+    const int chunks = ChunksOf(segment.tail_end) - segment.tail_begin / kKvChunk;
     most_tail_chunks_ = std::max(most_tail_chunks_, chunks);
     const int rows = group.row_end - group.row_begin;
     most_tail_rows = std::max(most_tail_rows, group.by_chunk ? rows : std::min(rows, kTileRows));
     most_values = kKvChunk;
   }
-  const size_t heads = Z(most_tile_rows_) * Z(shape_.group());
+  const size_t heads = Z(most_work_rows_) * Z(shape_.group());
   scores_floats_ = heads * kKvChunk;
   tail_floats_ = Z(most_tail_chunks_) * Z(most_tail_rows) * Z(shape_.group()) * kKvChunk;
   const size_t tile_states = n_tiles_ > 0 ? 3 * Z(kTileRows) * row_states() : 0;
@@ -458,7 +291,7 @@ void AttentionPlan::AttendTile(const Tile& tile, float* states, float* out) cons
   for (int place = tile.row_begin; place < tile.row_end; ++place) {
     const Row& row = rows_[Z(place)];
     first = std::min(first, row.begin / kKvChunk);
-    end = std::max(end, Chunks(row.total));
+    end = std::max(end, ChunksOf(row.total));
   }
   const auto merging = [&](int i, int next) {
     const int row_first = rows_[Z(tile.row_begin + i / group)].begin / kKvChunk;
@@ -489,7 +322,7 @@ void AttentionPlan::AttendTile(const Tile& tile, float* states, float* out) cons
   for (int i = 0; i < n; ++i) {
     const Row& row = rows_[Z(tile.row_begin + i / group)];
     float* to = out + (Z(row.out) * Z(shape_.n_head) + Z(tile.kv_head * group + i % group)) * Z(head_dim);
-    merging(i, row.begin < row.total ? Chunks(row.total) : 0).Finish(to);
+    merging(i, row.begin < row.total ? ChunksOf(row.total) : 0).Finish(to);
   }
 }
 

@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/attention_work.h"
 #include "attention/kv_span.h"
 #include "base/aligned_buffer.h"
 #include "base/thread_team.h"
@@ -35,25 +36,6 @@ struct AttentionShape {
   int group() const { return n_head / n_kv_head; }  // query heads per KV head
 };
 
-// What one row sees: stored positions [begin, end), then these slots, which are positions end, end + 1, ...
-// If there is a tail, whole chunks below `end` and the tail's slots are all that is read.
-struct RowView {
-  int begin = 0, end = 0;
-  std::span<const int32_t> tail = {};
-};
-
-// Rows whose keys lie in the same place: those of one sequence.
-struct AttentionSegment {
-  KvSpan stored;          // position p lies in chunk p / 256, counted round the ring if there is one
-  int n_ring_chunks = 0;  // 0: no ring, all chunks are there
-  KvSpan tail = {};       // what tails are slots of; may be `stored` itself
-  int tail_begin = 0, tail_end = 0;  // the slots of it that tails may name
-  std::span<const RowView> rows = {};
-
-  // Where a chunk of stored positions lies.
-  int PlaceOf(int chunk) const { return n_ring_chunks > 0 ? chunk % n_ring_chunks : chunk; }
-};
-
 // Plan once per forward pass, Run once per layer: below. Implementations give the same bits.
 class Attention {
  public:
@@ -63,7 +45,7 @@ class Attention {
   virtual void Run(ThreadTeam::Worker& worker, int layer, const float* q, float* out) = 0;
 };
 
-class AttentionPlan final : public Attention {
+class AttentionPlan final : public Attention, private AttentionWork {
  public:
   // Partial states of all KV heads: what does not fit into so many bytes is done in several waves.
   static constexpr size_t kStateBytes = 8 << 20;
@@ -72,7 +54,8 @@ class AttentionPlan final : public Attention {
   // kStateBytes.
   AttentionPlan(const kernels::KernelTable* kernels, const AttentionShape& shape, int n_threads,
                 size_t fixed_state_bytes = 0)
-      : kernels_(kernels),
+      : AttentionWork(CutOf(shape, fixed_state_bytes > 0 ? fixed_state_bytes : kStateBytes)),
+        kernels_(kernels),
         shape_(shape),
         fixed_state_bytes_(fixed_state_bytes),
         scratch_(static_cast<size_t>(n_threads)) {}
@@ -83,7 +66,7 @@ class AttentionPlan final : public Attention {
 
   int n_rows() const { return static_cast<int>(rows_.size()); }
   // Where row `row` lies in q: rows of sequences that share chunks lie together.
-  int Place(int row) const override { return place_[static_cast<size_t>(row)]; }
+  int Place(int row) const override { return PlaceOf(row); }
 
   // Called by every worker after a barrier. q: (n_kv_head, n_rows, group, head_dim) f32, rows in the order of
   // Place; out: (n_rows, n_head * head_dim) f32, in the order of the segments, zero for a row that sees
@@ -100,35 +83,6 @@ class AttentionPlan final : public Attention {
   static size_t MostBytes(const AttentionShape& shape, int n_threads, int n_rows);
 
  private:
-  // Neighbouring rows of one segment that end at the same stored position, if any of them has a tail.
-  struct Group {
-    const AttentionSegment* segment;
-    size_t layer_bytes;
-    int row_begin, row_end;  // places
-    int first_chunk;         // the first that a row sees
-    int n_stored;            // chunks before this one are read where they lie
-    int n_chunks;            // those, and the ones with tails
-    bool by_chunk;
-  };
-  struct Row {
-    int begin, end;       // stored positions
-    const int32_t* tail;  // positions end, end + 1, ..., total - 1
-    int total;
-    int group, out;             // out: as the segments count
-    int first_part, last_part;  // of parts_, -1: none
-  };
-  // Rows [row_begin, row_end), which see this chunk of group `group`; chunk -1: all chunks, merged.
-  struct Work {
-    int group, chunk, row_begin, row_end;
-    int state;  // of states_: the place of its first row's state
-  };
-  struct Part {
-    int state, next;  // next: of the same row, -1: none
-  };
-  // Works whose states fit into memory together.
-  struct Wave {
-    int work_begin, work_end, part_end;
-  };
   struct Scratch {
     AlignedBuffer floats;  // scores, scores of tails, states of a tile
     std::vector<int> lows, counts;
@@ -136,15 +90,10 @@ class AttentionPlan final : public Attention {
   };
   struct Tile;
 
-  void PlanGroups();
-  void PlanRows();
-  void PlanWorks();
-  void AddWork(int group, int chunk, int row_begin, int row_end);
+  static Cut CutOf(const AttentionShape& shape, size_t state_bytes);
   void ReserveMemory();
 
-  const std::byte* ChunkOf(const Group& group, int chunk) const;
   KvSpan StoredOf(const Group& group, int layer) const;
-  bool IsStored(const Group& group, int chunk) const { return chunk < group.n_stored; }
   void CountKeys(const Tile& tile, int chunk) const;
   void AttendChunk(const Tile& tile, int chunk, float* states) const;
   void AttendStored(const Tile& tile, int chunk, float* states) const;
@@ -167,21 +116,10 @@ class AttentionPlan final : public Attention {
   AttentionShape shape_;
   size_t fixed_state_bytes_;
 
-  std::vector<AttentionSegment> segments_;
-  std::vector<Group> groups_;
-  std::vector<int> place_;   // by row, as the segments count
-  std::vector<Row> rows_;    // by place
-  std::vector<Work> works_;  // tiles first
-  int n_tiles_ = 0;
-  int first_by_chunk_ = 0;  // rows before this place are of tiles
-  std::vector<Part> parts_;
-  std::vector<Wave> waves_;
-  size_t n_states_ = 0;  // rows of states of one KV head, of the largest wave
-
   AlignedBuffer states_;          // (n_kv_head, n_states, group, state)
   AlignedBuffer running_;         // (n_kv_head, n_rows, 2, group, state), if there are several waves
   std::vector<Scratch> scratch_;  // one per worker
-  int most_tile_rows_ = 0, most_tail_chunks_ = 0;
+  int most_tail_chunks_ = 0;
   size_t scores_floats_ = 0, tail_floats_ = 0;
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/size.h"
+#include "kv/readable_span.h"
 
 namespace longspec {
 namespace {
@@ -85,7 +86,9 @@ void HostSummaries::Follow(const KvCache& source) {
   const int dim = layout_.head_dim;
   std::vector<float> keys(Z(int64_t{kKeyBlock} * dim));
   for (int layer = 0; layer < n_layer_; ++layer) {
-    const KvSpan span = source.Span(layer);
+    const ReadableSpan readable(source.Span(layer), source.mover(), n_blocks_ * kKeyBlock,
+                                n_blocks * kKeyBlock);
+    const KvSpan& span = readable.span();
     for (int block = n_blocks_; block < n_blocks; ++block) {
       for (int head = 0; head < layout_.n_kv_head; ++head) {
         for (int i = 0; i < kKeyBlock; ++i) {

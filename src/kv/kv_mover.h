@@ -65,7 +65,7 @@ class KvMover {
   // The first n positions of a chunk, in all layers.
   virtual void CopyChunk(const KvLayout& layout, int n_layer, int n, const std::byte* from,
                          std::byte* to) const = 0;
-  // A chunk's bytes, for the host to read: where they lie, or in `room`.
+  // Bytes of a chunk, for the host to read: where they lie, or in `room`.
   virtual std::span<const std::byte> Read(const std::byte* chunk, size_t bytes,
                                           std::vector<std::byte>* room) const = 0;
   virtual void Write(std::span<const std::byte> bytes, std::byte* chunk) const = 0;

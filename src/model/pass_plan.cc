@@ -5,8 +5,8 @@
 #include <new>
 #include <numeric>
 #include <string>
+#include <utility>
 
-#include "attention/attention_kind.h"
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
@@ -22,10 +22,9 @@ RowView Inside(RowView view, int window) {
 
 }  // namespace
 
-PassPlan::PassPlan(const ModelSpec& spec, const kernels::KernelTable& kernels, int n_threads, int max_rows)
+PassPlan::PassPlan(const ModelSpec& spec, MakeAttention make_attention, int max_rows)
     : spec_(spec),
-      kernels_(kernels),
-      n_threads_(n_threads),
+      make_attention_(std::move(make_attention)),
       max_rows_(max_rows),
       views_(spec.attentions.size()),
       parts_(spec.attentions.size()) {}
@@ -114,9 +113,7 @@ PassStage& PassPlan::NextStage() {
   if (n_stages_ == stages_.size()) {
     PassStage stage;
     for (const AttentionSpec& kind : spec_.attentions) {
-      const AttentionShape shape = spec_.shape_of(kind);
-      stage.kinds.emplace_back().attention =
-          FindAttention(spec_.attention_kind)->make(&kernels_, shape, n_threads_);
+      stage.kinds.emplace_back().attention = make_attention_(spec_.shape_of(kind));
     }
     stages_.push_back(std::move(stage));
   }
@@ -225,6 +222,43 @@ void PassPlan::PlanTaps(std::span<const ForwardSegment> segments) {
   tapped_floats_ = at;
 }
 
+TargetOutput PassPlan::Output(std::span<const ForwardSegment> segments, const LogitRows& logits,
+                              const float* tapped, const StateMemory& memory) const {
+  const auto q_width = spec_.n_head * spec_.head_dim;
+  TargetOutput output;
+  output.vocab = spec_.n_logits;
+  size_t next_logits = 0;
+  auto tap = hidden_taps_.begin();
+  auto queries = query_taps_.begin();
+  for (size_t s = 0; s < segments.size(); ++s) {
+    TargetOutput::Segment out;
+    const size_t first = next_logits;
+    while (next_logits < logit_rows_.size() &&
+           rows_[Z(logit_rows_[next_logits])].segment == static_cast<int>(s)) {
+      ++next_logits;
+    }
+    out.logits = logits.From(static_cast<int>(first), static_cast<int>(next_logits - first));
+    for (; tap != hidden_taps_.end() && tap->row_begin == first_row(s); ++tap) {
+      const StateRows rows(tapped + tap->at, tap->row_end - tap->row_begin, spec_.n_embd, memory);
+      if (tap->layer == HiddenTap::kFinal) {
+        out.final_hidden = rows;
+      } else {
+        out.hidden.push_back(rows);
+      }
+    }
+    const int end = first_row(s) + static_cast<int>(segments[s].tokens.size());
+    if (queries != query_taps_.end() && queries->row_end == end) {
+      const int n = queries->row_end - queries->row_begin;
+      for (int layer = 0; layer < spec_.n_layer; ++layer) {
+        out.queries.emplace_back(tapped + queries->at + Z(layer) * Z(n) * Z(q_width), n, q_width, memory);
+      }
+      ++queries;
+    }
+    output.segments.push_back(std::move(out));
+  }
+  return output;
+}
+
 bool PassPlan::ends_with_keys() const {
   const auto of_last = [this](const HiddenTap& tap) {
     return tap.layer == HiddenTap::kFinal || tap.layer == spec_.n_layer - 1;
@@ -282,12 +316,18 @@ Status PassPlan::PlanPrefix(std::span<const PrefixSegment> segments) {
     }
     order_.resize(rows_.size());
     std::iota(order_.begin(), order_.end(), 0);
+    place_ = order_;
     PlanAttention(stage, n_rows(), [](const PassRow& row) { return row.prefix_row; });
   } catch (const std::bad_alloc&) {
     for (size_t s = 0; s < segments.size(); ++s) segments[s].prefix->Truncate(before[s]);
     return ResourceExhausted("no memory for the first layers of " + std::to_string(n_rows()) + " rows");
   }
   return {};
+}
+
+void PassPlan::ForgetPrefixRows(std::span<const PrefixSegment> segments) {
+  for (const PrefixSegment& segment : segments)
+    segment.prefix->Truncate(segment.prefix->n_rows() - static_cast<int>(segment.tokens.size()));
 }
 
 }  // namespace longspec

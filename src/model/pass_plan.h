@@ -11,13 +11,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "attention/attention.h"
 #include "attention/tree_rows.h"
-#include "kernels/ops.h"
 #include "longspec/status.h"
 #include "model/block.h"
 #include "model/target.h"
@@ -60,12 +60,16 @@ struct PassStage {
 
 class PassPlan {
  public:
-  PassPlan(const ModelSpec& spec, const kernels::KernelTable& kernels, int n_threads, int max_rows);
+  // What plans and computes the attention of one kind of layers.
+  using MakeAttention = std::function<std::unique_ptr<Attention>(const AttentionShape& shape)>;
+  PassPlan(const ModelSpec& spec, MakeAttention make_attention, int max_rows);
 
   // A pass over these segments. kInvalidArgument: a token or too many rows. kResourceExhausted: no memory.
   Status Plan(std::span<const ForwardSegment> segments);
   // The same of new rows of prefixes, in one stage. Adds them to the prefixes, but not after an error.
   Status PlanPrefix(std::span<const PrefixSegment> segments);
+  // What PlanPrefix added is not computed.
+  static void ForgetPrefixRows(std::span<const PrefixSegment> segments);
 
   std::span<const PassRow> rows() const { return rows_; }
   int n_rows() const { return static_cast<int>(rows_.size()); }
@@ -81,6 +85,10 @@ class PassPlan {
   std::span<const HiddenTap> hidden_taps() const { return hidden_taps_; }
   std::span<const QueryTap> query_taps() const { return query_taps_; }
   size_t tapped_floats() const { return tapped_floats_; }
+  // What the segments asked for, when it is computed: rows of logits in the order of logit_rows(), and what
+  // was copied, in this memory.
+  TargetOutput Output(std::span<const ForwardSegment> segments, const LogitRows& logits, const float* tapped,
+                      const StateMemory& memory) const;
   // Nobody asks for what comes out of the last layer, as of the pieces of a prompt: its keys and values are
   // all that is needed of it.
   bool ends_with_keys() const;
@@ -102,8 +110,8 @@ class PassPlan {
   void PlanAttention(PassStage& stage, int n_rows, const F& slot_of);
 
   const ModelSpec& spec_;
-  const kernels::KernelTable& kernels_;
-  const int n_threads_, max_rows_;
+  const MakeAttention make_attention_;
+  const int max_rows_;
 
   std::vector<PassRow> rows_;
   std::vector<int> first_row_;      // of each segment

@@ -3,6 +3,7 @@
 
 #include "attention/attention_mass.h"
 #include "base/check.h"
+#include "kv/readable_span.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -21,7 +22,9 @@ void Target::AttentionMass(const KvCache& cache, int layer, const StateRows& que
   LS_CHECK(query.size() == 1);
   const SharedParts& parts = *shared_parts();
   std::vector<float> room;
-  longspec::AttentionMass(*parts.lane.kernels, parts.sizes->attention(), cache.Span(layer), query.Read(&room),
+  const KvSpan span = cache.Span(layer);
+  const ReadableSpan readable(span, cache.mover(), 0, span.n_committed);
+  longspec::AttentionMass(*parts.lane.kernels, parts.sizes->attention(), readable.span(), query.Read(&room),
                           mass);
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include "attention/attention_kind.h"
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/size.h"
@@ -71,7 +72,12 @@ class Transformer final : public Target {
                 .output = &weights_->output.matrix(),
                 .head = weights_->head,
                 .bf16_format = spec_.bf16_format},
-        plan_(spec_, kernels_, team_.size(), max_rows),
+        plan_(
+            spec_,
+            [this](const AttentionShape& shape) {
+              return FindAttention(spec_.attention_kind)->make(&kernels_, shape, team_.size());
+            },
+            max_rows),
         work_(ShapeOf(spec_), &kernels_, max_rows, weights_->input_forms),
         out_rows_(Z(max_rows) * Z(spec_.n_embd) * sizeof(float)) {
     for (const AttentionSpec& kind : spec_.attentions) rotations_.emplace_back(spec_.rope_of(kind));
@@ -85,7 +91,8 @@ class Transformer final : public Target {
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     LS_TRY(Prepare(segments));
     team_.Run([&](ThreadTeam::Worker& worker) { ForwardOn(worker, segments); });
-    return Output(segments);
+    const LogitRows logits(logits_.data(), static_cast<int>(plan_.logit_rows().size()), spec_.n_logits);
+    return plan_.Output(segments, logits, tapped_.data(), HostStates());
   }
 
   Status RunPrefix(std::span<const PrefixSegment> segments) override;
@@ -93,7 +100,6 @@ class Transformer final : public Target {
  private:
   Status Prepare(std::span<const ForwardSegment> segments);
   void SetAngles(int place, int position);
-  TargetOutput Output(std::span<const ForwardSegment> segments) const;
   void ForwardOn(ThreadTeam::Worker& worker, std::span<const ForwardSegment> segments);
   void RunHead(ThreadTeam::Worker& worker);
   void BeginRow(std::span<const ForwardSegment> segments, const PassRow& row, float* x);
@@ -162,44 +168,6 @@ Status Transformer::RunPrefix(std::span<const PrefixSegment> segments) {
     }
   });
   return {};
-}
-
-TargetOutput Transformer::Output(std::span<const ForwardSegment> segments) const {
-  TargetOutput output;
-  output.vocab = spec_.n_logits;
-  size_t next_logits = 0;
-  const std::span<const int> logit_rows = plan_.logit_rows();
-  auto tap = plan_.hidden_taps().begin();
-  auto queries = plan_.query_taps().begin();
-  for (size_t s = 0; s < segments.size(); ++s) {
-    TargetOutput::Segment out;
-    const size_t first = next_logits;
-    while (next_logits < logit_rows.size() &&
-           plan_.rows()[Z(logit_rows[next_logits])].segment == static_cast<int>(s)) {
-      ++next_logits;
-    }
-    out.logits = {logits_.data() + first * Z(spec_.n_logits), static_cast<int>(next_logits - first),
-                  spec_.n_logits};
-    for (; tap != plan_.hidden_taps().end() && tap->row_begin == plan_.first_row(s); ++tap) {
-      const StateRows rows(tapped_.data() + tap->at, tap->row_end - tap->row_begin, spec_.n_embd);
-      if (tap->layer == HiddenTap::kFinal) {
-        out.final_hidden = rows;
-      } else {
-        out.hidden.push_back(rows);
-      }
-    }
-    const int end = plan_.first_row(s) + static_cast<int>(segments[s].tokens.size());
-    if (queries != plan_.query_taps().end() && queries->row_end == end) {
-      const int n = queries->row_end - queries->row_begin;
-      for (int layer = 0; layer < spec_.n_layer; ++layer) {
-        out.queries.emplace_back(tapped_.data() + queries->at + Z(layer) * Z(n) * q_width(), n,
-                                 static_cast<int>(q_width()));
-      }
-      ++queries;
-    }
-    output.segments.push_back(std::move(out));
-  }
-  return output;
 }
 
 // f(place of the row, where its copy goes), for this worker's part of all rows tapped at `layer`.
