@@ -24,7 +24,7 @@ FLOORS = (
     ("attention", "sampling", "cuda"),
     ("kv", "verify", "network"),
     ("model",),
-    ("draft",),
+    ("draft", "gpu"),
     ("draft_text", "policy"),
     ("draft_model",),
     ("decode",),

@@ -122,6 +122,7 @@ class Layers {
                           .place = {},
                           .k_head_bytes = static_cast<int64_t>(head_bytes_),
                           .v_head_bytes = static_cast<int64_t>(head_bytes_),
+                          .layer_offset = 0,
                           .n_rows = kChunk,
                           .n_heads = s_.n_kv_head,
                           .head_dim = s_.head_dim,

@@ -8,7 +8,7 @@
 
 namespace longspec::cuda {
 
-std::string WhyNoDevice() {
+std::string WhyNoDevice(int index) {
   int n = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&n); error != cudaSuccess) {
     if (error == cudaErrorInsufficientDriver) {
@@ -21,8 +21,9 @@ std::string WhyNoDevice() {
     return cudaGetErrorString(error);
   }
   if (n == 0) return "there is no card";
+  if (index >= n) return "there is no such card, the last is cuda:" + std::to_string(n - 1);
   cudaDeviceProp card;
-  if (const cudaError_t error = cudaGetDeviceProperties(&card, 0); error != cudaSuccess)
+  if (const cudaError_t error = cudaGetDeviceProperties(&card, index); error != cudaSuccess)
     return cudaGetErrorString(error);
   if (card.major < 8) {
     return std::string(card.name) + " has compute capability " + std::to_string(card.major) + "." +

@@ -13,8 +13,8 @@
 
 namespace longspec::cuda {
 
-// "" where there is a card that can run the kernels, else why not.
-std::string WhyNoDevice();
+// "" where there is such a card that can run the kernels, else why not.
+std::string WhyNoDevice(int index = 0);
 
 // Ends the program with one line if `error` is one.
 void MustSucceed(cudaError_t error, const char* what);
@@ -48,17 +48,22 @@ __global__ void __launch_bounds__(Body::kThreads, MinBlocks<Body>())
 
 // Behind what is in the stream.
 template <typename Body>
-void Launch(const typename Body::Args& args, cudaStream_t stream) {
+cudaError_t TryLaunch(const typename Body::Args& args, cudaStream_t stream) {
   const kernels::gpu::Grid grid = Body::GridOf(args);
-  if (grid.width == 0 || grid.height == 0) return;
+  if (grid.width == 0 || grid.height == 0) return cudaSuccess;
   if (grid.shared_bytes > 48 << 10) {
-    MustSucceed(cudaFuncSetAttribute(RunBody<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(grid.shared_bytes)),
-                "shared memory of a kernel");
+    const cudaError_t error = cudaFuncSetAttribute(RunBody<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   static_cast<int>(grid.shared_bytes));
+    if (error != cudaSuccess) return error;
   }
   RunBody<Body><<<dim3(static_cast<unsigned>(grid.width), static_cast<unsigned>(grid.height)), Body::kThreads,
                   grid.shared_bytes, stream>>>(args);
-  MustSucceed(cudaGetLastError(), "launch of a kernel");
+  return cudaGetLastError();
+}
+
+template <typename Body>
+void Launch(const typename Body::Args& args, cudaStream_t stream) {
+  MustSucceed(TryLaunch<Body>(args, stream), "launch of a kernel");
 }
 
 }  // namespace longspec::cuda

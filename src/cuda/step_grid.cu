@@ -266,6 +266,7 @@ class Steps {
                             .place = {},
                             .k_head_bytes = int64_t{kChunk} * s_.head_dim * 2,
                             .v_head_bytes = int64_t{kChunk} * s_.head_dim * 2,
+                            .layer_offset = 0,
                             .n_rows = rows_,
                             .n_heads = s_.n_kv_head,
                             .head_dim = s_.head_dim,

@@ -13,6 +13,7 @@ namespace {
 class CpuDevice final : public Device {
  public:
   CpuDevice(const kernels::KernelTable* kernels, int threads) : kernels_(kernels) {
+    facts_.device = "cpu";
     facts_.processor = kernels::CpuDescription();
     facts_.kernels = kernels->name;
     for (const kernels::KernelTable* table : kernels::Available())

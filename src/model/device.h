@@ -18,8 +18,9 @@ namespace longspec {
 
 // For people, and for what is kept of this machine.
 struct DeviceFacts {
+  std::string device;     // as options name it: "cpu", "cuda:0"
   std::string processor;  // its name and the features that kernels care about
-  std::string kernels;    // the table in use
+  std::string kernels;    // the table in use, or "cuda"
   std::vector<std::string> kernels_available;
   int threads = 0;
 };
@@ -29,6 +30,12 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceFacts& facts() const = 0;
+  // kUnsupported: it does not run this model, with caches of this layout.
+  virtual Status Check(const ModelSpec& /*spec*/, const KvLayout& /*layout*/) const { return {}; }
+  // Whether it has memory of its own, apart from the host's, in which weights and caches lie.
+  virtual bool has_memory() const { return false; }
+  // Of that memory what is free, in bytes.
+  virtual uint64_t FreeMemory() const { return 0; }
   // What a model takes whose passes have at most `max_rows` rows.
   virtual ModelMemory Plan(const ModelSpec& spec, const GgufFile& file, int max_rows) const = 0;
   // The model borrows the device. REQUIRES: spec came from this file.

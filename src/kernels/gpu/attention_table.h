@@ -125,6 +125,7 @@ struct AttentionOperations {
                                       .place = {keys.get(), values.get(), a.offset},
                                       .k_head_bytes = static_cast<int64_t>(k_bytes),
                                       .v_head_bytes = static_cast<int64_t>(v_bytes),
+                                      .layer_offset = 0,
                                       .n_rows = 1,
                                       .n_heads = 1,
                                       .head_dim = a.head_dim,

@@ -119,7 +119,7 @@ class StoreRow {
 
 // One position of some heads.
 struct StoreKv {
-  // Where a row's position lies: the keys and values of its first head.
+  // Where a row's position lies: the keys and values of its first head, in the first layer.
   struct Place {
     std::byte* keys;
     std::byte* values;
@@ -132,6 +132,7 @@ struct StoreKv {
     const Place* places;  // (n_rows), or null: `place` is the only row's
     Place place;
     int64_t k_head_bytes, v_head_bytes;  // of a chunk
+    int64_t layer_offset;                // from the first layer's bytes to those of this one
     int n_rows, n_heads, head_dim;
     KvType k_type, v_type;
   };
@@ -149,7 +150,7 @@ struct StoreKv {
     if (thread < n_key_threads) {
       const int codes = CodesOf(a.k_type, a.head_dim), scales = ScalesOf(a.k_type, a.head_dim);
       const int lane = at.offset % kKeyGroup;
-      std::byte* block = at.keys + head * a.k_head_bytes +
+      std::byte* block = at.keys + a.layer_offset + head * a.k_head_bytes +
                          static_cast<int64_t>(at.offset / kKeyGroup) * kKeyGroup * (codes + scales);
       StoreRow::Run<Cta>(
           a.k_type, a.k + from, thread,
@@ -159,7 +160,8 @@ struct StoreKv {
     thread -= n_key_threads;
     if (thread >= StoreRow::Threads(a.v_type, a.head_dim)) return;
     const int codes = CodesOf(a.v_type, a.head_dim), scales = ScalesOf(a.v_type, a.head_dim);
-    std::byte* to = at.values + head * a.v_head_bytes + static_cast<int64_t>(at.offset) * (codes + scales);
+    std::byte* to = at.values + a.layer_offset + head * a.v_head_bytes +
+                    static_cast<int64_t>(at.offset) * (codes + scales);
     StoreRow::Run<Cta>(a.v_type, a.v + from, thread, {to, to + codes, 1, kQuantBlock / 2});
   }
 

@@ -311,6 +311,7 @@ class RowCases {
                                              .place = {},
                                              .k_head_bytes = static_cast<int64_t>(k_bytes),
                                              .v_head_bytes = static_cast<int64_t>(v_bytes),
+                                             .layer_offset = 0,
                                              .n_rows = kRows,
                                              .n_heads = kHeads,
                                              .head_dim = kDim,

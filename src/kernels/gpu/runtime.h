@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A card as a host sees it: memory that the host cannot address, and one stream in which copies and bodies
+// (cta.h) follow each other. Either an NVIDIA card (cuda/cuda_runtime.h) or, in tests, fibers and memory that
+// may not be touched (kernels/testing/emulated_runtime.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "longspec/status.h"
+
+namespace longspec::kernels::gpu {
+
+struct CardFacts {
+  std::string device;       // as options name it: "cuda:0"
+  std::string name;         // for people: "cuda:0, NVIDIA H200, compute capability 9.0"
+  int multiprocessors = 1;  // that run blocks of threads at the same time
+  size_t shared_bytes = 0;  // that a block of threads may have
+  uint64_t memory_bytes = 0;
+};
+
+// The number of a body among those that a runtime launches (bodies.h).
+template <class Body>
+consteval int BodyNumber();
+
+// Thread-safe. What goes wrong on the card is told by Wait, and from then on nothing is right.
+class Runtime {
+ public:
+  static constexpr size_t kAlignment = 256;
+
+  virtual ~Runtime() = default;
+  virtual const CardFacts& facts() const = 0;
+  virtual uint64_t FreeMemory() const = 0;
+
+  // At a multiple of kAlignment, of any content; null: there is no room.
+  virtual std::byte* Allocate(size_t bytes) = 0;
+  // Once what is in the stream is done.
+  virtual void Free(std::byte* at) = 0;
+
+  // Behind what is in the stream. Either end may be the host's: `from` may change once this has returned, and
+  // `to`, if it is the host's, is there by then.
+  virtual void Copy(const void* from, void* to, size_t bytes) = 0;
+  virtual void Fill(std::byte* at, size_t bytes, std::byte with) = 0;
+  // Behind what is in the stream.
+  template <class Body>
+  void Launch(const typename Body::Args& args) {
+    LaunchBody(BodyNumber<Body>(), &args);
+  }
+
+  // Until all of that is done. kIo: what went wrong since the card is used.
+  virtual Status Wait() = 0;
+
+ protected:
+  virtual void LaunchBody(int number, const void* args) = 0;
+};
+
+// Opens card `index` of this machine. kUnsupported: this program has no kernels for cards, or not for this
+// one, or the driver is too old; kNotFound: there is no such card. Defined in src/cuda/, or in src/gpu/ where
+// the program is built without CUDA.
+Result<std::shared_ptr<Runtime>> OpenCard(int index);
+
+}  // namespace longspec::kernels::gpu

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/testing/emulated_runtime.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/testing/card_under_test.h"
+
+namespace longspec::kernels::testing {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr int kGarbage = 0xFF;  // floats that are no numbers, and indices of nothing
+constexpr size_t kGap = gpu::Runtime::kAlignment;
+
+[[noreturn]] void Die(const char* what) {
+  std::fprintf(stderr, "emulated card: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+// While it lives, memory may be touched.
+class EmulatedRuntime::Opened {
+ public:
+  explicit Opened(const EmulatedRuntime& card) : lock_(card.mutex_), card_(card) {
+    Protect(PROT_READ | PROT_WRITE);
+  }
+  ~Opened() { Protect(PROT_NONE); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+
+ private:
+  void Protect(int how) const {
+    const size_t bytes = (card_.touched_ + kPage - 1) / kPage * kPage;
+    if (bytes > 0 && mprotect(card_.memory_, bytes, how) != 0) Die("mprotect failed");
+  }
+
+  const std::lock_guard<std::recursive_mutex> lock_;
+  const EmulatedRuntime& card_;
+};
+
+EmulatedRuntime::EmulatedRuntime(size_t memory_bytes, int multiprocessors)
+    : facts_{.device = "cuda (emulated)",
+             .name = "cuda (emulated)",
+             .multiprocessors = multiprocessors,
+             .shared_bytes = size_t{227} << 10,
+             .memory_bytes = memory_bytes},
+      memory_bytes_(memory_bytes) {
+  void* const at = mmap(nullptr, memory_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) Die("no address space");
+  memory_ = static_cast<std::byte*>(at);
+}
+
+EmulatedRuntime::~EmulatedRuntime() {
+  if (!taken_.empty()) Die("memory was not given back");
+  munmap(memory_, memory_bytes_);
+}
+
+size_t EmulatedRuntime::Taken(size_t bytes) const {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment + kGap;
+}
+
+uint64_t EmulatedRuntime::FreeMemory() const {
+  const std::lock_guard lock(mutex_);
+  return memory_bytes_ - n_taken_;
+}
+
+bool EmulatedRuntime::Holds(const void* at) const {
+  const auto* byte = static_cast<const std::byte*>(at);
+  return byte >= memory_ && byte < memory_ + memory_bytes_;
+}
+
+std::byte* EmulatedRuntime::Allocate(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  std::byte* at = memory_;
+  for (const auto& [next, next_bytes] : taken_) {
+    if (static_cast<size_t>(next - at) >= Taken(bytes)) break;
+    at = next + Taken(next_bytes);
+  }
+  const auto end = static_cast<size_t>(at - memory_) + Taken(bytes);
+  if (end > memory_bytes_) return nullptr;
+  taken_[at] = bytes;
+  n_taken_ += Taken(bytes);
+  if (end > touched_) touched_ = end;
+  const Opened opened(*this);
+  std::memset(at, kGarbage, Taken(bytes));
+  return at;
+}
+
+void EmulatedRuntime::CheckEndOf(const std::byte* at, size_t bytes) const {
+  for (size_t i = bytes; i < Taken(bytes); ++i) {
+    if (at[i] != std::byte{kGarbage}) Die("something was written behind a piece of memory");
+  }
+}
+
+void EmulatedRuntime::Free(std::byte* at) {
+  const Opened opened(*this);
+  const auto taken = taken_.find(at);
+  if (taken == taken_.end()) Die("memory was given back that was not taken");
+  CheckEndOf(at, taken->second);
+  n_taken_ -= Taken(taken->second);
+  taken_.erase(taken);
+}
+
+void EmulatedRuntime::Copy(const void* from, void* to, size_t bytes) {
+  const Opened opened(*this);
+  ++n_copies_;
+  if (bytes > 0 && IsAlive()) std::memmove(to, from, bytes);
+}
+
+void EmulatedRuntime::Fill(std::byte* at, size_t bytes, std::byte with) {
+  const Opened opened(*this);
+  if (!Holds(at)) Die("memory of the host was to be filled");
+  if (IsAlive()) std::memset(at, std::to_integer<int>(with), bytes);
+}
+
+Status EmulatedRuntime::Wait() {
+  const std::lock_guard lock(mutex_);
+  return IsAlive() ? Status() : IoError(facts_.name + ": the card is gone");
+}
+
+void EmulatedRuntime::DieAfter(int64_t launches) {
+  const std::lock_guard lock(mutex_);
+  most_launches_ = n_launches_ + launches;
+}
+
+void EmulatedRuntime::LaunchBody(int number, const void* args) {
+  const Opened opened(*this);
+  static const gpu::LaunchTable table = {.products = EmulatedProductLaunches(),
+                                         .attention = EmulatedAttentionLaunches(),
+                                         .rows = EmulatedRowLaunches()};
+  if (!IsAlive()) return;
+  ++n_launches_;
+  table.Of(number)(nullptr, args);
+}
+
+std::shared_ptr<gpu::Runtime> CardUnderTest() { return std::make_shared<EmulatedRuntime>(); }
+
+}  // namespace longspec::kernels::testing

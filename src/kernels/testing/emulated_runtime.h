@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A card that is this CPU: bodies run on fibers, and its memory may be touched inside launches and copies
+// alone. Whoever touches it elsewhere dies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "kernels/gpu/bodies.h"
+#include "kernels/gpu/runtime.h"
+
+namespace longspec::kernels::testing {
+
+class EmulatedRuntime final : public gpu::Runtime {
+ public:
+  explicit EmulatedRuntime(size_t memory_bytes = size_t{256} << 20, int multiprocessors = 4);
+  // Ends the test if something was written behind a piece of memory, or was not given back.
+  ~EmulatedRuntime() override;
+  EmulatedRuntime(const EmulatedRuntime&) = delete;
+  EmulatedRuntime& operator=(const EmulatedRuntime&) = delete;
+
+  const gpu::CardFacts& facts() const override { return facts_; }
+  uint64_t FreeMemory() const override;
+  std::byte* Allocate(size_t bytes) override;
+  void Free(std::byte* at) override;
+  void Copy(const void* from, void* to, size_t bytes) override;
+  void Fill(std::byte* at, size_t bytes, std::byte with) override;
+  Status Wait() override;
+
+  // So many launches from now on are the last; then the card is gone.
+  void DieAfter(int64_t launches);
+  int64_t n_launches() const { return n_launches_; }
+  int64_t n_copies() const { return n_copies_; }
+  bool Holds(const void* at) const;
+
+ protected:
+  void LaunchBody(int number, const void* args) override;
+
+ private:
+  class Opened;
+
+  size_t Taken(size_t bytes) const;
+  void CheckEndOf(const std::byte* at, size_t bytes) const;
+  bool IsAlive() const { return n_launches_ < most_launches_; }
+
+  gpu::CardFacts facts_;
+  mutable std::recursive_mutex mutex_;
+  const size_t memory_bytes_;
+  std::byte* memory_ = nullptr;
+  size_t touched_ = 0;                  // bytes from the beginning on that were ever taken
+  std::map<std::byte*, size_t> taken_;  // bytes asked for
+  size_t n_taken_ = 0;                  // bytes
+  int64_t n_launches_ = 0, n_copies_ = 0, most_launches_ = INT64_MAX;
+};
+
+// Parts of its table (gpu/bodies.h).
+const gpu::LaunchFunction* EmulatedProductLaunches();
+const gpu::LaunchFunction* EmulatedAttentionLaunches();
+const gpu::LaunchFunction* EmulatedRowLaunches();
+
+}  // namespace longspec::kernels::testing
