@@ -13,7 +13,8 @@ Status CheckStandsAlone(const GgufFile& file) {
   if (!architecture.ok()) return {};
   std::string kind;
   if (FindDraftKind(*architecture) != nullptr) kind = *architecture;
-  if (file.Has(kLmTargetKey)) kind = "lm";
+  const bool is_lm = file.Has(kLmTargetKey) || file.FindTensor(kDraftVocabTensor) != nullptr;
+  if (kind.empty() && is_lm) kind = "lm";
   if (kind.empty()) return {};
   return Unsupported(file.path() + ": a draft model of kind " + kind +
                      ", which is nothing without its target: -m TARGET -md " + file.path());

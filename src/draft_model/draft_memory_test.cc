@@ -157,7 +157,7 @@ TEST_F(DraftMemoryTest, WhatDoesNotFitIsSaidBeforeWeightsAreRead) {
   const std::string foreign = folder_.File("foreign.gguf");
   ASSERT_TRUE(writer.Write(foreign).ok());
   EXPECT_THAT(Plan({.type = "lm", .draft_model = foreign}).status().message(),
-              ::testing::HasSubstr("the head of the model 0123456789abcdef, the target is "));
+              ::testing::HasSubstr("it was made for the model 0123456789abcdef, the target is "));
   writer.SetString("longspec.target", TargetFingerprint(**whole));
   const std::vector<float> numbers = {7, 9};
   GgufWriter of_numbers = writer;

@@ -285,11 +285,14 @@ class LmDrafter final : public GrowingDrafter {
   }
 
   // A token that it does not know stands in the text as one that it does.
-  int32_t Known(int32_t token) const { return token < model_->n_shared ? token : 0; }
+  int32_t Known(int32_t token) const {
+    if (token >= model_->n_shared) return 0;
+    return model_->stand_ins.empty() ? token : model_->stand_ins[Z(token)];
+  }
   // Valid until the next call.
   std::span<const int32_t> Known(std::span<const int32_t> tokens) {
     const auto is_known = [&](int32_t token) { return token < model_->n_shared; };
-    if (std::ranges::all_of(tokens, is_known)) return tokens;
+    if (model_->stand_ins.empty() && std::ranges::all_of(tokens, is_known)) return tokens;
     known_.clear();
     for (const int32_t token : tokens) known_.push_back(Known(token));
     return known_;
@@ -502,9 +505,8 @@ Status LmFits(const SpeculationOptions& options, const TargetFacts& target, Draf
   const std::string fingerprint = TargetFingerprint(target.file);
   if (of == fingerprint) return {};
   return Unsupported(options.draft_model +
-                     ": the draft model does not fit the target: it has the embedding and "
-                     "the head of the model " +
-                     of + ", the target is " + fingerprint);
+                     ": the draft model does not fit the target: it was made for the model " + of +
+                     ", the target is " + fingerprint);
 }
 
 Result<DraftMemory> LmMemory(const SpeculationOptions& options, const TargetFacts& target,

@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "base/clock.h"
 #include "decode/testing/one_sequence.h"
 #include "draft_model/draft_checkpoint.h"
+#include "draft_model/draft_files.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/lm_model.h"
 #include "draft_model/registry.h"
@@ -15,6 +17,7 @@
 #include "draft_model/testing/longspec_files.h"
 #include "draft_model/testing/tree_search.h"
 #include "draft_model/trained_range.h"
+#include "formats/draft_names.h"
 #include "formats/feature_shard.h"
 #include "formats/gguf_writer.h"
 #include "policy/policy.h"
@@ -182,6 +185,109 @@ TEST_F(LmDrafterTest, TheEmbeddingAndTheHeadAreTheTargets) {
   EXPECT_EQ(Generate(Options(OfTarget(some, DType::kQ4_1), "best:4", 16), 0.7F, 40, &stats),
             Generate({.type = "none"}, 0.7F, 40));
   EXPECT_GT(stats.accepted, 0);
+}
+
+std::vector<int32_t> TokensIn(std::vector<int32_t> text) {
+  std::ranges::sort(text);
+  text.erase(std::ranges::unique(text).begin(), text.end());
+  return text;
+}
+
+// A model as it is with a head of some tokens: as right as with all of them, if they are what is written.
+TEST_F(LmDrafterTest, TheHeadMayBeOfSomeTokens) {
+  const std::vector<int32_t> plain = Generate({.type = "none"}, 0.0F, 60);
+  const std::vector<int32_t> written = TokensIn({plain.begin() + 70, plain.end()});
+  for (const bool tied : {true, false}) {
+    models_ = DraftModels();
+    models_.SetVocabulary(&tokens_);
+    const auto model = GgufFile::Open(Write({.tied = tied}));
+    const std::string path = folder_.File("head.gguf");
+    ASSERT_TRUE(WriteLmWithHead(**model, written, path).ok());
+    DecodeStats stats;
+    EXPECT_EQ(Generate(Options(path, "", 5), 0.0F, 60, &stats), plain);
+    if (tied) {
+      EXPECT_EQ(stats.accepted, 50);
+    }
+    EXPECT_EQ(Generate(Options(path, "best:4", 16), 0.7F, 40), Generate({.type = "none"}, 0.7F, 40));
+    // It is no model any more, and is not reduced twice.
+    const auto draft = GgufFile::Open(path);
+    EXPECT_EQ(CheckStandsAlone(**draft).code(), StatusCode::kUnsupported);
+    EXPECT_EQ(WriteLmWithHead(**draft, written, folder_.File("again.gguf")).code(),
+              StatusCode::kInvalidArgument);
+  }
+  const auto model = GgufFile::Open(Perfect());
+  EXPECT_EQ(WriteLmWithHead(**model, {1, 384}, folder_.File("head.gguf")).code(),
+            StatusCode::kInvalidArgument);
+}
+
+// Rows of its own for these tokens; for every other the first row stands in.
+struct OwnRows {
+  std::vector<int32_t> vocab, stand_ins;
+  std::string of;
+};
+OwnRows RowsFor(const std::vector<int32_t>& vocab, const GgufFile& target) {
+  OwnRows rows = {.vocab = vocab, .stand_ins = std::vector<int32_t>(384), .of = TargetFingerprint(target)};
+  for (size_t i = 0; i < vocab.size(); ++i)
+    rows.stand_ins[static_cast<size_t>(vocab[i])] = static_cast<int>(i);
+  return rows;
+}
+std::string WriteOwnRows(const GgufFile& model, const OwnRows& rows, const std::string& path) {
+  GgufWriter writer;
+  for (const auto& [key, value] : model.metadata()) {
+    if (!key.starts_with("tokenizer.")) writer.SetValue(key, value);
+  }
+  writer.SetString(kLmTargetKey, rows.of);
+  const auto list = [&](const char* name, const std::vector<int32_t>& values) {
+    writer.AddTensor(name, DType::kI32, {std::ssize(values)}, std::as_bytes(std::span(values)));
+  };
+  list(kDraftVocabTensor, rows.vocab);
+  list(kDraftStandInTensor, rows.stand_ins);
+  std::vector<std::byte> bytes;
+  for (const TensorView& t : model.tensors()) {
+    if (t.name != "token_embd.weight") {
+      writer.AddTensor(t.name, t.dtype, {t.shape, t.shape + t.n_dims}, {t.data, t.n_bytes});
+      continue;
+    }
+    const size_t row_bytes = t.n_bytes / static_cast<size_t>(t.n_rows());
+    for (const int32_t token : rows.vocab) bytes.insert(bytes.end(), t.row(token), t.row(token) + row_bytes);
+    writer.AddTensor(t.name, t.dtype, {t.shape[0], std::ssize(rows.vocab)}, bytes);
+  }
+  EXPECT_TRUE(writer.Write(path).ok());
+  return path;
+}
+
+// A draft with rows of its own for some tokens reads others as one of these.
+TEST_F(LmDrafterTest, TheEmbeddingMayBeOfSomeTokens) {
+  const std::vector<int32_t> plain = Generate({.type = "none"}, 0.0F, 60);
+  const auto model = GgufFile::Open(Perfect());
+  const std::string path = folder_.File("own.gguf");
+  const OwnRows all = RowsFor(TokensIn(plain), **model);
+  ASSERT_LT(all.vocab.size(), 384U);
+  DecodeStats stats;
+  EXPECT_EQ(Generate(Options(WriteOwnRows(**model, all, path), "", 5), 0.0F, 60, &stats), plain);
+  EXPECT_EQ(stats.accepted, 50);
+  // Half of the prompt's tokens are unknown.
+  std::vector<int32_t> some;
+  for (size_t i = 0; i < all.vocab.size(); i += 2) some.push_back(all.vocab[i]);
+  for (const float temperature : {0.0F, 0.7F}) {
+    models_ = DraftModels();
+    models_.SetVocabulary(&tokens_);
+    WriteOwnRows(**model, RowsFor(some, **model), path);
+    EXPECT_EQ(Generate(Options(path, "best:4", 16), temperature, 40),
+              Generate({.type = "none"}, temperature, 40));
+  }
+  const auto error = [&](const OwnRows& rows) {
+    models_ = DraftModels();
+    models_.SetVocabulary(&tokens_);
+    const auto cache = tiny_.NewCache(300);
+    return Make(Options(WriteOwnRows(**model, rows, path), "", 4), *cache).status().message();
+  };
+  OwnRows wrong = all;
+  wrong.stand_ins.pop_back();
+  EXPECT_THAT(error(wrong), HasSubstr("has 383 entries: the draft model does not fit the target"));
+  wrong = all;
+  wrong.stand_ins[5] = static_cast<int32_t>(all.vocab.size());
+  EXPECT_THAT(error(wrong), HasSubstr("must name rows of the draft's embedding"));
 }
 
 TEST_F(LmDrafterTest, SameTokensForEveryShapeAndTemperature) {

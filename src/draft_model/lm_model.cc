@@ -58,11 +58,13 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   LS_TRY(CheckLmFit(lm, target.sizes->n_vocab, tokens));
   model->spec = lm.spec;
   model->vocab = std::move(lm.vocab);
-  model->n_shared = std::min(model->spec.n_vocab, target.sizes->n_vocab);
+  model->stand_ins = std::move(lm.stand_ins);
+  model->n_shared = model->stand_ins.empty() ? std::min(model->spec.n_vocab, target.sizes->n_vocab)
+                                             : static_cast<int>(model->stand_ins.size());
   ModelLoadOptions load;
   load.max_rows = kLmMaxRows;
   // What is kept on disk is known by the file that it is of.
-  if (!lm.of_target) load.weights_cache = weights_cache;
+  if (model->vocab.empty() && !lm.of_target) load.weights_cache = weights_cache;
   LS_ASSIGN(model->target, LoadModel(lm.file, model->spec, target.lane, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
@@ -133,13 +135,93 @@ TensorView RowsOf(const TensorView& matrix, const std::vector<int32_t>& rows, bo
   return chosen;
 }
 
+// In GGUF files the shape of a tensor.
+std::vector<int64_t> ShapeOf(const TensorView& tensor) {
+  return {tensor.shape, tensor.shape + tensor.n_dims};
+}
+
+// Which of its n_rows rows a draft reads for each of n_tokens.
+Result<std::vector<int32_t>> ReadStandIns(const std::string& path, const TensorView& tensor, int64_t n_tokens,
+                                          int n_rows) {
+  const std::string name = path + ": tensor " + kDraftStandInTensor;
+  if (tensor.dtype != DType::kI32 || tensor.n_dims != 1) return Corrupt(name + " must be a list of I32");
+  if (tensor.n_elements() != n_tokens) {
+    return Unsupported(name + " has " + std::to_string(tensor.n_elements()) +
+                       " entries: the draft model does not fit the target, which has a vocabulary of " +
+                       std::to_string(n_tokens));
+  }
+  std::vector<int32_t> rows(Z(n_tokens));
+  std::memcpy(rows.data(), tensor.data, rows.size() * sizeof(int32_t));
+  const bool are_rows = std::ranges::all_of(rows, [&](int32_t row) { return row >= 0 && row < n_rows; });
+  if (are_rows) return rows;
+  return Corrupt(name + " must name rows of the draft's embedding, of which there are " +
+                 std::to_string(n_rows));
+}
+
+// One with an embedding of its own. `n_tokens`: of the target.
+Result<LmFile> ReadWholeLm(std::shared_ptr<const GgufFile> draft, int64_t n_tokens) {
+  LmFile lm;
+  LS_ASSIGN(lm.spec, ReadModelSpec(*draft, {}));
+  const TensorView* const vocab = draft->FindTensor(kDraftVocabTensor);
+  if (vocab == nullptr) {
+    lm.file = std::move(draft);
+    return lm;
+  }
+  const std::string& path = draft->path();
+  const TensorView* const stand_ins = draft->FindTensor(kDraftStandInTensor);
+  const TensorView* const head = draft->FindTensor(kDraftHeadTensor);
+  if (stand_ins != nullptr) {
+    lm.of_target = true;
+    LS_ASSIGN(lm.stand_ins, ReadStandIns(path, *stand_ins, n_tokens, lm.spec.n_vocab));
+  }
+  const auto n_known = stand_ins != nullptr ? static_cast<int>(n_tokens) : lm.spec.n_vocab;
+  LS_ASSIGN(lm.vocab, ReadDraftVocab(path, *vocab, n_known));
+  const int64_t n_rows = head != nullptr ? head->n_rows() : lm.spec.n_vocab;
+  const bool is_wide = head == nullptr || head->shape[0] == lm.spec.n_embd;
+  if (n_rows != std::ssize(lm.vocab) || !is_wide || !lm.spec.tied_embeddings) {
+    return Corrupt(path + ": " + kDraftVocabTensor + " names " + std::to_string(lm.vocab.size()) +
+                   " tokens; the head must have a row of " + std::to_string(lm.spec.n_embd) +
+                   " values for each");
+  }
+  lm.spec.n_logits = static_cast<int>(lm.vocab.size());
+  if (head == nullptr) {
+    lm.file = std::move(draft);
+    return lm;
+  }
+  lm.spec.tied_embeddings = false;
+  auto file = std::make_shared<FileWithTensors>(draft);
+  file->Add(TensorRole::kHead, *head);
+  lm.file = std::move(file);
+  return lm;
+}
+
 }  // namespace
+
+Status WriteLmWithHead(const GgufFile& model, const std::vector<int32_t>& vocab, const std::string& path) {
+  const TensorView* const head = HeadIn(model);
+  const bool is_draft = head == nullptr || model.FindTensor(kDraftVocabTensor) != nullptr;
+  if (is_draft || vocab.empty() || vocab.back() >= head->n_rows() || !CanDequantize(head->dtype)) {
+    return InvalidArgument(model.path() +
+                           ": the head of a whole model of these tokens is reduced, not this one");
+  }
+  GgufWriter writer;
+  for (const auto& [key, value] : model.metadata()) writer.SetValue(key, value);
+  for (const TensorView& tensor : model.tensors()) {
+    if (tensor.name == TensorName(TensorRole::kHead)) continue;
+    writer.AddTensor(tensor.name, tensor.dtype, ShapeOf(tensor), {tensor.data, tensor.n_bytes});
+  }
+  std::vector<std::byte> bytes;
+  const TensorView rows = RowsOf(*head, vocab, HasBlocks(model), &bytes);
+  writer.AddTensor(kDraftHeadTensor, rows.dtype, ShapeOf(rows), bytes);
+  writer.AddTensor(kDraftVocabTensor, DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
+  return writer.Write(path);
+}
 
 Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path) {
   GgufWriter writer;
   for (const auto& [key, value] : lm.metadata()) writer.SetValue(key, value);
   for (const TensorView& tensor : lm.tensors()) {
-    const std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.n_dims);
+    const std::vector<int64_t> shape = ShapeOf(tensor);
     if (tensor.n_rows() == 1 || !CanDequantize(tensor.dtype) || tensor.dtype == type) {
       writer.AddTensor(tensor.name, tensor.dtype, shape, {tensor.data, tensor.n_bytes});
       continue;
@@ -152,12 +234,9 @@ Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path) {
 
 Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorView& embedding,
                           const TensorView& head) {
+  if (draft->FindTensor(TensorName(TensorRole::kEmbedding)) != nullptr)
+    return ReadWholeLm(std::move(draft), embedding.n_rows());
   LmFile lm;
-  if (draft->FindTensor(TensorName(TensorRole::kEmbedding)) != nullptr) {
-    LS_ASSIGN(lm.spec, ReadModelSpec(*draft, {}));
-    lm.file = std::move(draft);
-    return lm;
-  }
   lm.of_target = true;
   auto file = std::make_shared<FileWithTensors>(draft);
   file->Add(TensorRole::kEmbedding, embedding);

@@ -19,15 +19,19 @@
 
 namespace longspec {
 
-// The file of a language model that drafts. One that was made for a target (longspec-train --kind lm
-// --draft-vocab) leaves out the embedding and the LM head, which are its target's, and the tokenizer;
-// kDraftVocabTensor names the rows of the head that it chooses among, as in other drafts: a step is bound by
-// the bytes that it reads, and a small model's head is most of them.
+// The file of a language model that drafts. kDraftVocabTensor names the tokens that it chooses among, as in
+// other drafts: a step is bound by the bytes that it reads, and a small model's head is most of them. It is
+//   any model as it is;
+//   one with a head of these tokens (WriteLmWithHead), which is kDraftHeadTensor;
+//   one that was made for a target (longspec-train --kind lm --draft-vocab), without a tokenizer: it leaves
+//   out embedding and head, which are its target's, or it is of another width (--sibling) and has rows of its
+//   own for these tokens, and says by kDraftStandInTensor which of them is read for each token of the target.
 struct LmFile {
   std::shared_ptr<const GgufFile> file;  // with all tensors that a model has
   ModelSpec spec;
-  bool of_target = false;      // what it left out is the target's
-  std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
+  bool of_target = false;          // it was made for one target
+  std::vector<int32_t> vocab;      // ascending: the token of each logit; empty: logit i is of token i
+  std::vector<int32_t> stand_ins;  // by the target's tokens: the row that is read; empty: that of the token
 };
 
 // `embedding` and `head`: the target's, as stored; they must outlive the result where of_target. Rows of a
@@ -37,11 +41,15 @@ Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorVie
 
 // Writes it with its matrices in another type; vectors and tokens stay as they are.
 Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path);
+// Writes a model as it is with a head of these tokens alone, rounded as above: a draft, and no model any
+// more. `vocab`: ascending. kInvalidArgument if it is such a draft already.
+Status WriteLmWithHead(const GgufFile& model, const std::vector<int32_t>& vocab, const std::string& path);
 
 struct LmModel {
   std::string path;
   ModelSpec spec;
-  std::vector<int32_t> vocab;  // ascending: the token of each logit; empty: logit i is of token i
+  std::vector<int32_t> vocab;      // ascending: the token of each logit; empty: logit i is of token i
+  std::vector<int32_t> stand_ins;  // by the target's tokens: what it reads for them; empty: the token itself
   // Tokens that it has in common with the target: those below. Others, with which one of both is padded, it
   // neither proposes nor is asked about.
   int n_shared = 0;

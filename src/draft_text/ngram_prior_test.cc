@@ -232,6 +232,16 @@ TEST_F(NgramPriorTest, NodesMayHaveManyChildren) {
   EXPECT_EQ(n, 64);
 }
 
+TEST_F(NgramPriorTest, SaysWhichTokensOccurMostOften) {
+  NgramCounter counter(1, 9);
+  counter.Add(Text{7, 7, 7, 2, 2, 5, 5, 8, 1}, {}, 1);
+  const auto prior = Write(counter, 9);
+  EXPECT_EQ(prior->FrequentTokens(0), Text());
+  EXPECT_EQ(prior->FrequentTokens(2), (Text{7, 2}));
+  EXPECT_EQ(prior->FrequentTokens(4), (Text{7, 2, 5, 1}));
+  EXPECT_EQ(prior->FrequentTokens(100), (Text{7, 2, 5, 1, 8}));
+}
+
 TEST_F(NgramPriorTest, TokensOutsideTheVocabularyPartTexts) {
   NgramCounter counter(2, 5);
   counter.Add(Text{1, 2, -1, 3, 4, 5, 0});

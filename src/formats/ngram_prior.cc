@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/ngram_prior.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -304,6 +305,17 @@ void NgramPrior::Extend(const Contexts& contexts, int32_t token, Contexts& exten
 int64_t NgramPrior::Count(int32_t node) const {
   const size_t i = Find(total_nodes_, static_cast<uint32_t>(node));
   return i < totals_.size() ? totals_[i] : CountOf(node);
+}
+
+std::vector<int32_t> NgramPrior::FrequentTokens(int n) const {
+  const Range all = Children(0);
+  std::vector<std::pair<int64_t, int32_t>> by_count;
+  for (int32_t i = all.first; i < all.first + all.n; ++i) by_count.emplace_back(-CountOf(i), TokenOf(i));
+  std::ranges::sort(by_count);
+  by_count.resize(std::min(by_count.size(), static_cast<size_t>(n)));
+  std::vector<int32_t> tokens;
+  for (const auto& [count, token] : by_count) tokens.push_back(token);
+  return tokens;
 }
 
 void NgramPrior::Visit(const Visitor& f) const {

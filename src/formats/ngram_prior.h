@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/hash.h"
 #include "base/mapped_file.h"
@@ -68,6 +69,10 @@ class NgramPrior {
   // it was followed by something if the table knows what, else 0. The first one is empty.
   using Visitor = std::function<void(std::span<const int32_t> ngram, int64_t count, int64_t followed)>;
   void Visit(const Visitor& f) const;
+
+  // The n tokens that occur most often, the most frequent first, equal ones by number. Fewer if it has no
+  // more.
+  std::vector<int32_t> FrequentTokens(int n) const;
 
   int order() const { return order_; }
   int ranked() const { return ranked_; }

@@ -188,6 +188,25 @@ class Generate(DraftModelTestCase):
         self.assertEqual(answer["tokens"], plain["tokens"])
         self.assertEqual(answer["timings"]["draft_n_accepted"], answer["timings"]["draft_n"])
 
+    def test_nor_does_its_head_of_fewer_tokens(self):
+        head = ("--draft-vocab", "16384", "--prior", os.path.join(ROOT, "models/priors/smollm2.ngrams"))
+        draft = self.path("head.gguf")
+        done = longspec("convert", MODEL, draft, *head)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"with a head of 16384 tokens", done.stdout)
+        plain = json.loads(self.run_model("--spec-type", "none", "--temp", "0").stdout)
+        answer = json.loads(self.run_model("--spec-type", "lm", "-md", draft, "--temp", "0").stdout)
+        self.assertEqual(answer["tokens"], plain["tokens"])
+        self.assertGreater(answer["timings"]["draft_n_accepted"], 12)
+        self.expect_error(longspec("run", "-m", draft, "-p", "x"), 3, "a draft model of kind lm")
+        self.expect_error(longspec("convert", draft, self.path("again.gguf"), *head), 2, "of a whole model")
+        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:2]), 2, "--prior")
+        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head, "--type", "q8_0"), 2, "--type")
+        folder = write_draft(self.path("draft"))
+        self.expect_error(longspec("convert", folder, self.path("x.gguf"), *head), 2, "of a language model alone")
+        other = os.path.join(ROOT, "models/priors/qwen2.ngrams")
+        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:3], other), 2, "qwen2.ngrams")
+
     def test_what_does_not_fit_is_refused(self):
         folder = write_draft(self.path("draft"), rope_theta=10000)
         self.expect_error(self.run_model("--spec-type", "longspec", "-md", folder), 3, "RoPE base 10000", "100000")
