@@ -42,7 +42,7 @@ struct TokenReport {
   bool has_chance = true;               // false: the first token of a prompt
 };
 
-struct Answer {
+struct FinishedAnswer {
   GenerationResult result;
   int slot = -1;                         // llama.cpp's; -1: it was in none
   std::vector<TokenReport> tokens = {};  // of its text, if `logprobs` or sources are wanted
@@ -75,14 +75,14 @@ class AnswerForm {
   virtual bool has_events() const { return true; }
 
   // The body of a response that is not streamed.
-  virtual std::string Whole(std::span<const Answer> answers) = 0;
+  virtual std::string Whole(std::span<const FinishedAnswer> answers) = 0;
 
   // Events of a stream, ready to be sent; empty: nothing is.
   virtual std::string OnStart(const Start& start) = 0;
   virtual std::string OnProgress(int index, const Progress& progress) = 0;
   virtual std::string OnPiece(const Piece& piece) = 0;
-  virtual std::string OnAnswerEnd(int index, const Answer& answer) = 0;
-  virtual std::string OnEnd(std::span<const Answer> answers) = 0;
+  virtual std::string OnAnswerEnd(int index, const FinishedAnswer& answer) = 0;
+  virtual std::string OnEnd(std::span<const FinishedAnswer> answers) = 0;
   virtual std::string OnError(const Error& error) = 0;
 };
 

@@ -37,7 +37,7 @@ class AnthropicForm final : public AnswerForm {
   explicit AnthropicForm(FormParts parts)
       : head_(std::move(parts.head)), wishes_(parts.request->wishes), reader_(parts.reading) {}
 
-  std::string Whole(std::span<const Answer> answers) override {
+  std::string Whole(std::span<const FinishedAnswer> answers) override {
     const GenerationResult& result = answers[0].result;
     Json json =
         Message(MessageUsage(result.timings.prompt_n, result.timings.cache_n, result.timings.predicted_n));
@@ -66,7 +66,7 @@ class AnthropicForm final : public AnswerForm {
 
   std::string OnPiece(const Piece& piece) override { return Blocks(reader_.Push(piece.text)); }
 
-  std::string OnAnswerEnd(int, const Answer& answer) override {
+  std::string OnAnswerEnd(int, const FinishedAnswer& answer) override {
     const GenerationResult& result = answer.result;
     std::string events = Blocks(reader_.Finish());
     events += EndBlocks();
@@ -78,7 +78,7 @@ class AnthropicForm final : public AnswerForm {
                                         {"usage", {{"output_tokens", result.timings.predicted_n}}}});
   }
 
-  std::string OnEnd(std::span<const Answer>) override {
+  std::string OnEnd(std::span<const FinishedAnswer>) override {
     return NamedEvent("message_stop", {{"type", "message_stop"}});
   }
   std::string OnError(const Error& error) override {

@@ -31,8 +31,8 @@ void Ask(FormParts& parts, const Change& change) {
 }
 
 // An answer to a prompt of so many tokens, of which one was known.
-Answer Said(const std::string& text, int n_prompt = 2) {
-  Answer answer;
+FinishedAnswer Said(const std::string& text, int n_prompt = 2) {
+  FinishedAnswer answer;
   answer.result.text = text;
   answer.result.tokens = {7, 8, 9};
   answer.result.finish_reason = FinishReason::kStop;
@@ -79,7 +79,7 @@ TEST(LlamaForm, ChancesNameTheirTokens) {
 }
 
 TEST(LlamaForm, SeveralPromptsAreAList) {
-  const std::vector<Answer> answers = {Said("a"), Said("b"), Said("c", 5), Said("d", 5)};
+  const std::vector<FinishedAnswer> answers = {Said("a"), Said("b"), Said("c", 5), Said("d", 5)};
   const Json json = Json::parse(MakeLlamaForm(PartsFor(Endpoint::kLlamaCompletion, 2))->Whole(answers));
   ASSERT_EQ(json.size(), 4U);
   EXPECT_EQ(json[1]["prompt"], "one ");
@@ -91,7 +91,7 @@ TEST(LlamaForm, SeveralPromptsAreAList) {
 
 TEST(LlamaForm, StreamsHaveTokensUnasked) {
   const auto form = MakeLlamaForm(PartsFor(Endpoint::kLlamaCompletion));
-  const Answer answer = Said("Four");
+  const FinishedAnswer answer = Said("Four");
   const std::vector<Json> events =
       DataOf(form->OnPiece({.index = 0, .text = "F", .tokens = answer.tokens, .timings = {}}));
   ASSERT_EQ(events.size(), 1U);
@@ -109,7 +109,7 @@ TEST(PublicSettings, ShowNothingOfWhatIsAnybodysOwn) {
 }
 
 TEST(OpenAiCompletions, SeveralPromptsAreChoices) {
-  const std::vector<Answer> answers = {Said("a"), Said("b"), Said("c", 5), Said("d", 5)};
+  const std::vector<FinishedAnswer> answers = {Said("a"), Said("b"), Said("c", 5), Said("d", 5)};
   FormParts parts = PartsFor(Endpoint::kCompletions, 2);
   const Json json = Json::parse(MakeOpenAiForm(parts)->Whole(answers));
   ASSERT_EQ(json["choices"].size(), 4U);

@@ -238,8 +238,8 @@ std::vector<Case> Cases() {
           {"<think>\nand so on </thi", FinishReason::kLength}};
 }
 
-Answer AnswerOf(const Case& one) {
-  Answer answer;
+FinishedAnswer AnswerOf(const Case& one) {
+  FinishedAnswer answer;
   answer.result.text = one.text;
   answer.result.finish_reason = one.reason;
   answer.result.stop_string = one.stop_string;
@@ -277,7 +277,7 @@ std::vector<Json> EventsOf(const std::string& stream) {
 }
 
 // The text of each answer in pieces of `piece` bytes, answers in turn.
-std::vector<Json> Stream(AnswerForm& form, const std::vector<Answer>& answers, size_t piece) {
+std::vector<Json> Stream(AnswerForm& form, const std::vector<FinishedAnswer>& answers, size_t piece) {
   std::string stream;
   const auto n = static_cast<int>(answers.size());
   for (int i = 0; i < n; ++i) stream += form.OnStart({.index = i, .n_prompt = 5, .n_cached = 2});
@@ -294,7 +294,7 @@ std::vector<Json> Stream(AnswerForm& form, const std::vector<Answer>& answers, s
 }
 
 TEST(OpenAiForm, AStreamIsTheWholeAnswerHoweverItIsCut) {
-  std::vector<Answer> answers;
+  std::vector<FinishedAnswer> answers;
   for (const Case& one : Cases()) answers.push_back(AnswerOf(one));
   const auto n = static_cast<int>(answers.size());
   const Json whole = Json::parse(MakeOpenAiForm(PartsOf(n))->Whole(answers));
@@ -376,7 +376,7 @@ TEST(AnthropicForm, AStreamIsTheWholeMessageHoweverItIsCut) {
                            "stop_sequence", "max_tokens", "tool_use", "end_turn", "max_tokens"};
   size_t at = 0;
   for (const Case& one : Cases()) {
-    const std::vector<Answer> answers = {AnswerOf(one)};
+    const std::vector<FinishedAnswer> answers = {AnswerOf(one)};
     const Json whole = Json::parse(MakeAnthropicForm(PartsOf())->Whole(answers));
     EXPECT_EQ(whole["stop_reason"], reasons[at]) << one.text;
     EXPECT_GE(whole["content"].size(), 1U);
@@ -439,7 +439,7 @@ TEST(AnthropicForm, NumbersOfACallStayWhatTheyAre) {
 TEST(ResponsesForm, AStreamIsTheWholeResponseHoweverItIsCut) {
   const Json repeated = {{"tools", {{{"type", "function"}, {"name", "now"}}}}, {"tool_choice", "required"}};
   for (const Case& one : Cases()) {
-    const std::vector<Answer> answers = {AnswerOf(one)};
+    const std::vector<FinishedAnswer> answers = {AnswerOf(one)};
     const Json whole = Json::parse(MakeResponsesForm(PartsRepeating(repeated))->Whole(answers));
     EXPECT_EQ(whole["tool_choice"], "required");
     EXPECT_EQ(whole["tools"], repeated["tools"]);

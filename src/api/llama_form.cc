@@ -53,7 +53,7 @@ class LlamaForm final : public AnswerForm {
         n_ctx_(parts.n_ctx),
         slots_(n_tokens_.size(), -1) {}
 
-  std::string Whole(std::span<const Answer> answers) override {
+  std::string Whole(std::span<const FinishedAnswer> answers) override {
     Json all = Json::array();
     for (size_t i = 0; i < answers.size(); ++i) {
       Json json = Last(static_cast<int>(i), answers[i]);
@@ -92,12 +92,12 @@ class LlamaForm final : public AnswerForm {
     return Event(chunk);
   }
 
-  std::string OnAnswerEnd(int index, const Answer& answer) override {
+  std::string OnAnswerEnd(int index, const FinishedAnswer& answer) override {
     return Event(Picked(Last(index, answer), request_->wishes.response_fields));
   }
 
   // No "[DONE]": the last event says `stop`.
-  std::string OnEnd(std::span<const Answer>) override { return {}; }
+  std::string OnEnd(std::span<const FinishedAnswer>) override { return {}; }
   std::string OnError(const Error& error) override { return Event(ErrorBody(error)); }
 
  private:
@@ -120,7 +120,7 @@ class LlamaForm final : public AnswerForm {
             {"tokens_evaluated", PromptOf(index).n_tokens}};
   }
 
-  Json Last(int index, const Answer& answer) const {
+  Json Last(int index, const FinishedAnswer& answer) const {
     const GenerationResult& result = answer.result;
     Json settings = GenerationSettingsJson(request_->generation, n_ctx_);
     settings["seed"] = result.seed;

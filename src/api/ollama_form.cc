@@ -21,8 +21,8 @@ class OllamaForm final : public AnswerForm {
 
   bool has_events() const override { return false; }
 
-  std::string Whole(std::span<const Answer> answers) override {
-    const Answer& answer = answers[0];
+  std::string Whole(std::span<const FinishedAnswer> answers) override {
+    const FinishedAnswer& answer = answers[0];
     std::string text, thoughts;
     for (const auto& part : reader_.ReadWhole(answer.result.text)) {
       if (const auto* said = std::get_if<std::string>(&part)) text += *said;
@@ -39,7 +39,7 @@ class OllamaForm final : public AnswerForm {
   std::string OnProgress(int, const Progress&) override { return {}; }
   std::string OnPiece(const Piece& piece) override { return Lines(reader_.Push(piece.text)); }
 
-  std::string OnAnswerEnd(int, const Answer& answer) override {
+  std::string OnAnswerEnd(int, const FinishedAnswer& answer) override {
     std::string lines = Lines(reader_.Finish());
     if (!calls_.empty()) {
       Json json = Line("");
@@ -52,7 +52,7 @@ class OllamaForm final : public AnswerForm {
     return lines + Dump(last);
   }
 
-  std::string OnEnd(std::span<const Answer>) override { return {}; }
+  std::string OnEnd(std::span<const FinishedAnswer>) override { return {}; }
   std::string OnError(const Error& error) override { return Dump(OllamaErrorBody(error)); }
 
  private:

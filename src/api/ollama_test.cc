@@ -81,7 +81,7 @@ TEST(Ollama, ACallIsToldOfAsAWhole) {
   lines += form->OnPiece(
       {.index = 0, .text = "\"arguments\": {\"a\": 1}}\n</tool_call>", .tokens = {}, .timings = {}});
   EXPECT_EQ(lines, "");
-  Answer answer;
+  FinishedAnswer answer;
   answer.result.finish_reason = FinishReason::kStop;
   lines = form->OnAnswerEnd(0, answer);
   const Json first = Json::parse(lines.substr(0, lines.find('\n')));
@@ -94,7 +94,7 @@ TEST(Ollama, ThoughtsHaveAPlaceOfTheirOwn) {
   FormParts parts{.head = {.id = "1", .model = "m"},
                   .request = {},
                   .reading = {.thinking = chat::ThinkingForm{.tags = {"<think>", "</think>"}}}};
-  Answer answer;
+  FinishedAnswer answer;
   answer.result.text = "<think>\nhm, so\n</think>\n\nYes.";
   const auto place = [](const Json& line, OllamaRoute route) {
     return route == OllamaRoute::kChat ? line["message"] : line;

@@ -48,7 +48,7 @@ struct Shown {
 // usage counts each prompt once. `timings` only of a single answer: several share theirs.
 // REQUIRES: !answers.empty()
 nlohmann::ordered_json ResponseJson(Endpoint endpoint, const ResponseHead& head,
-                                    std::span<const Answer> answers, const Shown& shown = {});
+                                    std::span<const FinishedAnswer> answers, const Shown& shown = {});
 
 // A chunk of a stream: what is common to all, with no choice yet.
 nlohmann::ordered_json ChunkJson(Endpoint endpoint, const ResponseHead& head);
@@ -59,7 +59,7 @@ nlohmann::ordered_json PieceChoiceJson(Endpoint endpoint, int index, std::string
 nlohmann::ordered_json LastChoiceJson(Endpoint endpoint, int index, FinishReason reason);
 
 // n: as in Shown.
-nlohmann::ordered_json UsageJson(std::span<const Answer> answers, int n = 0);
+nlohmann::ordered_json UsageJson(std::span<const FinishedAnswer> answers, int n = 0);
 
 // {"index", "id", "type": "function", "function": {"name", "arguments"}} for a piece, as a stream has it;
 // `id` is that of the response, and `choice` the answer's index in it. Without id, type and name where it is

@@ -55,7 +55,7 @@ void AddTokens(std::span<const TokenReport> tokens, const Shown& shown, Json& ch
   for (const TokenReport& report : tokens) ids.push_back(report.token.id);
 }
 
-Json ChoiceJson(Endpoint endpoint, size_t index, const Answer& answer, const Shown& shown) {
+Json ChoiceJson(Endpoint endpoint, size_t index, const FinishedAnswer& answer, const Shown& shown) {
   Json choice;
   if (endpoint == Endpoint::kChatCompletions) {
     choice["index"] = index;
@@ -107,7 +107,7 @@ class OpenAiForm final : public AnswerForm {
         prompts_(std::move(parts.prompts)),
         echoes_(wishes_.echo && !TellsOfPrompts(*parts.request)) {}
 
-  std::string Whole(std::span<const Answer> answers) override {
+  std::string Whole(std::span<const FinishedAnswer> answers) override {
     Json json = ResponseJson(endpoint_, head_, answers, shown_);
     if (echoes_) {
       for (size_t i = 0; i < answers.size(); ++i) {
@@ -136,7 +136,7 @@ class OpenAiForm final : public AnswerForm {
     return First(piece.index) + Parts(Reader(piece.index).Push(piece.text), piece);
   }
 
-  std::string OnAnswerEnd(int index, const Answer& answer) override {
+  std::string OnAnswerEnd(int index, const FinishedAnswer& answer) override {
     std::string events = First(index);
     events += Parts(Reader(index).Finish(), {.index = index, .text = {}, .tokens = {}, .timings = {}});
     Json chunk = Chunk(LastChoiceJson(endpoint_, index, answer.result.finish_reason));
@@ -147,7 +147,7 @@ class OpenAiForm final : public AnswerForm {
     return events + Event(chunk);
   }
 
-  std::string OnEnd(std::span<const Answer> answers) override {
+  std::string OnEnd(std::span<const FinishedAnswer> answers) override {
     std::string events;
     if (wishes_.include_usage) {
       Json chunk = ChunkJson(endpoint_, head_);
@@ -201,7 +201,7 @@ class OpenAiForm final : public AnswerForm {
     return chunk;
   }
 
-  static void AddNumbers(const Answer& answer, Json* chunk) {
+  static void AddNumbers(const FinishedAnswer& answer, Json* chunk) {
     (*chunk)["timings"] = TimingsJson(answer.result.timings);
     (*chunk)["speculation"] = SpeculationJson(answer.result.speculative);
   }
@@ -234,17 +234,17 @@ class OpenAiForm final : public AnswerForm {
 }  // namespace
 
 // Of several answers to a prompt the first may have evaluated it; the others found it in the cache.
-Json UsageJson(std::span<const Answer> answers, int n) {
+Json UsageJson(std::span<const FinishedAnswer> answers, int n) {
   const size_t per_prompt = n > 0 ? static_cast<size_t>(n) : answers.size();
   int64_t prompt = 0, cached = 0, completion = 0, drafted = 0, accepted = 0;
   for (size_t first = 0; first < answers.size(); first += per_prompt) {
     int64_t known = answers[first].result.timings.cache_n;
     prompt += known + answers[first].result.timings.prompt_n;
-    for (const Answer& answer : answers.subspan(first, std::min(per_prompt, answers.size() - first)))
+    for (const FinishedAnswer& answer : answers.subspan(first, std::min(per_prompt, answers.size() - first)))
       known = std::min(known, answer.result.timings.cache_n);
     cached += known;
   }
-  for (const Answer& answer : answers) {
+  for (const FinishedAnswer& answer : answers) {
     const Timings& timings = answer.result.timings;
     completion += timings.predicted_n;
     drafted += timings.draft_n;
@@ -306,7 +306,7 @@ Json LastChoiceJson(Endpoint endpoint, int index, FinishReason reason) {
   return choice;
 }
 
-Json ResponseJson(Endpoint endpoint, const ResponseHead& head, std::span<const Answer> answers,
+Json ResponseJson(Endpoint endpoint, const ResponseHead& head, std::span<const FinishedAnswer> answers,
                   const Shown& shown) {
   LS_CHECK(!answers.empty());
   Json response = ChunkJson(endpoint, head);

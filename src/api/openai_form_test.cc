@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Answer Answered(const std::string& text, FinishReason reason, int64_t cached, int64_t evaluated) {
+FinishedAnswer Answered(const std::string& text, FinishReason reason, int64_t cached, int64_t evaluated) {
   GenerationResult answer;
   answer.text = text;
   answer.finish_reason = reason;
@@ -30,7 +30,7 @@ Answer Answered(const std::string& text, FinishReason reason, int64_t cached, in
 const ResponseHead kHead{.id = "7", .created = 1700000000, .model = "m"};
 
 TEST(OpenAiResponses, AChatCompletion) {
-  const std::vector<Answer> answers = {Answered("Four.", FinishReason::kStop, 10, 20)};
+  const std::vector<FinishedAnswer> answers = {Answered("Four.", FinishReason::kStop, 10, 20)};
   EXPECT_EQ(
       ResponseJson(Endpoint::kChatCompletions, kHead, answers).dump(),
       R"({"id":"chatcmpl-7","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,)"
@@ -45,8 +45,8 @@ TEST(OpenAiResponses, AChatCompletion) {
 }
 
 TEST(OpenAiResponses, ATextCompletionOfSeveral) {
-  const std::vector<Answer> answers = {Answered("a", FinishReason::kLength, 0, 30),
-                                       Answered("b", FinishReason::kContext, 29, 1)};
+  const std::vector<FinishedAnswer> answers = {Answered("a", FinishReason::kLength, 0, 30),
+                                               Answered("b", FinishReason::kContext, 29, 1)};
   EXPECT_EQ(
       ResponseJson(Endpoint::kCompletions, kHead, answers).dump(),
       R"({"id":"cmpl-7","object":"text_completion","created":1700000000,"model":"m","choices":[)"

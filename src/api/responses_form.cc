@@ -17,7 +17,7 @@ class ResponsesForm final : public AnswerForm {
   explicit ResponsesForm(FormParts parts)
       : head_(std::move(parts.head)), request_(std::move(parts.request)), reader_(parts.reading) {}
 
-  std::string Whole(std::span<const Answer> answers) override {
+  std::string Whole(std::span<const FinishedAnswer> answers) override {
     const GenerationResult& result = answers[0].result;
     Items(reader_.ReadWhole(result.text));
     EndItems(result);
@@ -33,7 +33,7 @@ class ResponsesForm final : public AnswerForm {
 
   std::string OnPiece(const Piece& piece) override { return Items(reader_.Push(piece.text)); }
 
-  std::string OnAnswerEnd(int, const Answer& answer) override {
+  std::string OnAnswerEnd(int, const FinishedAnswer& answer) override {
     const bool whole = answer.result.finish_reason == FinishReason::kStop;
     std::string events = Items(reader_.Finish());
     events += EndItems(answer.result);
@@ -41,7 +41,7 @@ class ResponsesForm final : public AnswerForm {
                              {{"response", Response(&answer.result)}});
   }
 
-  std::string OnEnd(std::span<const Answer>) override { return {}; }
+  std::string OnEnd(std::span<const FinishedAnswer>) override { return {}; }
 
   std::string OnError(const Error& error) override {
     return Numbered("error", {{"code", std::to_string(error.status_code)},

@@ -250,7 +250,7 @@ void Batch::End(const std::shared_ptr<Pending>& pending, int index, Result<Gener
 }
 
 void Batch::WriteAnswer(const Pending& pending) {
-  std::vector<api::Answer> answers;
+  std::vector<api::FinishedAnswer> answers;
   for (const auto& answer : pending.answers) answers.push_back({.result = *answer});
   const std::string id = NextId();
   const api::ResponseHead head{.id = id, .created = std::time(nullptr), .model = model_.name};
@@ -258,7 +258,7 @@ void Batch::WriteAnswer(const Pending& pending) {
   if (pending.reading.reads()) api::MoveParts(pending.reading, id, &body);
   if (!Write(api::BatchAnswerJson(id, pending.custom_id, body))) return;
   ++summary_.answered;
-  for (const api::Answer& answer : answers) Count(answer.result);
+  for (const api::FinishedAnswer& answer : answers) Count(answer.result);
 }
 
 void Batch::WriteError(const std::string& custom_id, int64_t line_number, const api::Error& error) {

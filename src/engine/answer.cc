@@ -355,7 +355,7 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
 }
 
 // In the order in which it is made.
-class AnswerImpl final : public Answer {
+class AnswerImpl final : public AnswerInProgress {
  public:
   AnswerImpl(const GenerationParts& parts, SessionState& session, const std::vector<int32_t>& prompt,
              AskedRequest asked, OneAnswer own, Sampler sampler, std::unique_ptr<Constraint> constraint,
@@ -623,14 +623,16 @@ Result<AskedRequest> AskedRequest::Of(const GenerationParts& parts,
   return AskedRequest{std::move(request), std::move(speculation), std::move(grammar)};
 }
 
-Status Answer::Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
-                     const GenerationRequest& request, int capacity) {
+Status AnswerInProgress::Check(const GenerationParts& parts, const std::vector<int32_t>& prompt,
+                               const GenerationRequest& request, int capacity) {
   return CheckRequest(parts, prompt, request, request.begin, capacity);
 }
 
-Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, SessionState& session,
-                                              const std::vector<int32_t>& prompt, AskedRequest asked,
-                                              OneAnswer own, uint64_t index) {
+Result<std::unique_ptr<AnswerInProgress>> AnswerInProgress::Start(const GenerationParts& parts,
+                                                                  SessionState& session,
+                                                                  const std::vector<int32_t>& prompt,
+                                                                  AskedRequest asked, OneAnswer own,
+                                                                  uint64_t index) {
   LS_TRY(CheckRequest(parts, prompt, *asked.request, own.begin, session.cache->capacity()));
   const SamplingOptions sampling = ResolveSampling(parts, *asked.request);
   LS_ASSIGN(Sampler sampler, Sampler::Create(sampling, parts.target->vocab_size(), index,
@@ -639,7 +641,7 @@ Result<std::unique_ptr<Answer>> Answer::Start(const GenerationParts& parts, Sess
   auto answer = std::make_unique<AnswerImpl>(parts, session, prompt, std::move(asked), std::move(own),
                                              std::move(sampler), std::move(constraint), *sampling.seed);
   LS_TRY(answer->Prepare(prompt));
-  return std::unique_ptr<Answer>(std::move(answer));
+  return std::unique_ptr<AnswerInProgress>(std::move(answer));
 }
 
 void SessionState::Clear() {

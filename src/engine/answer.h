@@ -27,14 +27,15 @@ struct AskedRequest {
   std::shared_ptr<const Grammar> grammar;                 // null: any text
 };
 
-class Answer {
+class AnswerInProgress {
  public:
   // `session` (borrowed) gets `prompt` for its tokens, and keeps what its cache holds of it. `index`: of the
   // answers that one request asked for; each has random numbers of its own.
-  static Result<std::unique_ptr<Answer>> Start(const GenerationParts& parts, SessionState& session,
-                                               const std::vector<int32_t>& prompt, AskedRequest asked,
-                                               OneAnswer own, uint64_t index = 0);
-  virtual ~Answer() = default;
+  static Result<std::unique_ptr<AnswerInProgress>> Start(const GenerationParts& parts, SessionState& session,
+                                                         const std::vector<int32_t>& prompt,
+                                                         AskedRequest asked, OneAnswer own,
+                                                         uint64_t index = 0);
+  virtual ~AnswerInProgress() = default;
 
   // Whether Start would take these, as far as they tell by themselves; the grammar is not looked at.
   // `capacity`: positions of a sequence.

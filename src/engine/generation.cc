@@ -71,12 +71,12 @@ class LoneGeneration final : public Generation {
   }
 
  private:
-  Result<std::unique_ptr<Answer>> Answered(const std::vector<int32_t>& prompt,
-                                           std::shared_ptr<const GenerationRequest> request) {
-    LS_TRY(Answer::Check(parts_, prompt, *request, session_.cache->capacity()));
+  Result<std::unique_ptr<AnswerInProgress>> Answered(const std::vector<int32_t>& prompt,
+                                                     std::shared_ptr<const GenerationRequest> request) {
+    LS_TRY(AnswerInProgress::Check(parts_, prompt, *request, session_.cache->capacity()));
     LS_ASSIGN(AskedRequest asked, AskedRequest::Of(parts_, std::move(request)));
     OneAnswer own(*asked.request);
-    return Answer::Start(parts_, session_, prompt, std::move(asked), std::move(own));
+    return AnswerInProgress::Start(parts_, session_, prompt, std::move(asked), std::move(own));
   }
   Status Round() {
     LS_TRY(rounds_->RunRound().status());
@@ -88,7 +88,7 @@ class LoneGeneration final : public Generation {
   SessionState& session_;
   SessionGuard guard_;
   const std::unique_ptr<HostScheduler> rounds_;
-  std::unique_ptr<Answer> answer_;
+  std::unique_ptr<AnswerInProgress> answer_;
   Status failure_;
 };
 

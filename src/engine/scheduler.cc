@@ -50,9 +50,9 @@ struct Entry {
 
   // A guest's are its host's.
   SessionState own_session;
-  std::unique_ptr<Answer> own_answer;
+  std::unique_ptr<AnswerInProgress> own_answer;
   SessionState* session = &own_session;
-  Answer* answer = nullptr;  // null: it has not started
+  AnswerInProgress* answer = nullptr;  // null: it has not started
   bool running = false;
   bool prompt_apart = false;  // a round that computes of its prompt does not decode
   bool prompt_known = false;  // all of it, to the prompt cache
@@ -119,7 +119,7 @@ class SchedulerImpl final : public HostScheduler {
       prompts = std::move(own);
     }
     for (const std::vector<int32_t>& prompt : *prompts) {
-      LS_TRY(Answer::Check(parts_.generation, prompt, request, parts_.ctx_size));
+      LS_TRY(AnswerInProgress::Check(parts_.generation, prompt, request, parts_.ctx_size));
       LS_TRY(CheckFits(static_cast<int>(prompt.size()), request.n_predict, parts_.ctx_size,
                        static_cast<int>(most_chunks_)));
     }
@@ -160,7 +160,8 @@ class SchedulerImpl final : public HostScheduler {
     return true;
   }
 
-  void Join(SessionState& session, Answer& answer, std::function<void(const Status&)> on_failure) override {
+  void Join(SessionState& session, AnswerInProgress& answer,
+            std::function<void(const Status&)> on_failure) override {
     Entry& entry = entries_.emplace_back();
     entry.arrived_ms = NowMs();
     entry.on_failure = std::move(on_failure);
@@ -170,7 +171,7 @@ class SchedulerImpl final : public HostScheduler {
     if (entry.n_missing() == 1) RememberPrompt(entry);
   }
 
-  void Leave(const Answer& answer) override {
+  void Leave(const AnswerInProgress& answer) override {
     const auto at = std::ranges::find(entries_, &answer, &Entry::answer);
     if (at != entries_.end()) End(at);
   }
@@ -447,9 +448,10 @@ class SchedulerImpl final : public HostScheduler {
       OneAnswer own(entry.request());
       const auto& for_answer = entry.of->submission.for_answer;
       if (for_answer) for_answer(entry.index, own);
-      LS_ASSIGN(entry.own_answer,
-                Answer::Start(parts_.generation, *entry.session, entry.prompt(), entry.of->asked,
-                              std::move(own), static_cast<uint64_t>(entry.index % entry.n_answers())));
+      LS_ASSIGN(
+          entry.own_answer,
+          AnswerInProgress::Start(parts_.generation, *entry.session, entry.prompt(), entry.of->asked,
+                                  std::move(own), static_cast<uint64_t>(entry.index % entry.n_answers())));
       entry.answer = entry.own_answer.get();
       stats_.prompt_tokens_known += entry.session->cache->length();
       stats_.prompt_tokens += static_cast<int64_t>(entry.prompt().size());

@@ -33,9 +33,10 @@ class HostScheduler : public Scheduler {
   // The answer takes part in rounds until it has ended, failed or left; it has started, and all but the last
   // token of its prompt is evaluated before a round decodes. All borrowed. `on_failure` is called from inside
   // RunRound: the answer has not ended then, and is a guest no longer.
-  virtual void Join(SessionState& session, Answer& answer, std::function<void(const Status&)> on_failure) = 0;
+  virtual void Join(SessionState& session, AnswerInProgress& answer,
+                    std::function<void(const Status&)> on_failure) = 0;
   // What it has evaluated stays known. Of one that is no guest nothing happens.
-  virtual void Leave(const Answer& answer) = 0;
+  virtual void Leave(const AnswerInProgress& answer) = 0;
 };
 
 // With one guest: passes of as many rows as the target has, whatever they take.

@@ -104,11 +104,11 @@ std::shared_ptr<const GenerationRequest> Shared(GenerationRequest request) {
 }
 
 // An answer to the request's tokens, by itself.
-Result<std::unique_ptr<Answer>> StartAnswer(const GenerationParts& parts, SessionState& session,
-                                            const GenerationRequest& request, uint64_t index = 0) {
+Result<std::unique_ptr<AnswerInProgress>> StartAnswer(const GenerationParts& parts, SessionState& session,
+                                                      const GenerationRequest& request, uint64_t index = 0) {
   auto asked = AskedRequest::Of(parts, Shared(request));
   EXPECT_TRUE(asked.ok()) << asked.status().message();
-  return Answer::Start(parts, session, request.tokens, *asked, OneAnswer(request), index);
+  return AnswerInProgress::Start(parts, session, request.tokens, *asked, OneAnswer(request), index);
 }
 
 struct Asked {

@@ -14,9 +14,9 @@
 namespace longspec::server {
 namespace {
 
-using api::Answer;
 using api::AnswerForm;
 using api::Error;
+using api::FinishedAnswer;
 using api::TokenReport;
 
 // Of a text that is UTF-8.
@@ -87,7 +87,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
  private:
   struct State {
-    Answer answer;
+    FinishedAnswer answer;
     std::vector<TokenReport> pending;            // whose text has not been sent
     std::string sent;                            // the text
     size_t counted = 0, counted_characters = 0;  // of its bytes; how many characters these are
@@ -267,7 +267,7 @@ class Job : public std::enable_shared_from_this<Job> {
       Fail(api::FailureOf(result.status()));
     }
     if (n_ended_ < answers_.size() || failed_) return;
-    std::vector<Answer> answers;
+    std::vector<FinishedAnswer> answers;
     for (State& ended : answers_) answers.push_back(std::move(ended.answer));
     Count(answers);
     if (request_.wishes.stream) {
@@ -320,10 +320,10 @@ class Job : public std::enable_shared_from_this<Job> {
     }
   }
 
-  void Count(const std::vector<Answer>& answers) const {
+  void Count(const std::vector<FinishedAnswer>& answers) const {
     Metrics& metrics = *parts_.metrics;
     int64_t n_tokens = 0, drafted = 0, accepted = 0;
-    for (const Answer& answer : answers) {
+    for (const FinishedAnswer& answer : answers) {
       const GenerationResult& result = answer.result;
       const Timings& t = result.timings;
       n_tokens += t.predicted_n;
