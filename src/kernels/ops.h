@@ -79,6 +79,8 @@ struct MatmulQ8Args {
   int n_rows = 0;
   int group_begin = 0, group_end = 0;
   bool add = false;  // add to y instead of storing
+  // What the caller reads after the last group: fetched, about a group of it, while that is multiplied.
+  const std::byte* next = nullptr;
 };
 // Arithmetic "q8", blocks in ascending order: acc = fma(dw, fma(float(dot1), d[1], float(dot0) * d[0]), acc),
 // then for *Min acc = fma(mw, s, acc), the dots being the exact integer sums of w * q over each half. Finally
@@ -106,7 +108,8 @@ struct MatmulQ8KArgs {
   int64_t y_stride = 0;
   int n_rows = 0;
   int group_begin = 0, group_end = 0;
-  bool add = false;  // add to y instead of storing
+  bool add = false;                 // add to y instead of storing
+  const std::byte* next = nullptr;  // as above
 };
 // Arithmetic "q8k", super-blocks in ascending order. Exact integers of one super-block, below 2^30:
 //   dots = sum over its blocks of steps * factor * (sum of w * q), with a factor for each half in *Halves

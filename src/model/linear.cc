@@ -2,7 +2,6 @@
 #include "model/linear.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "kernels/packing.h"
@@ -41,8 +40,18 @@ class Runs {
   int index_ = -1, begin_ = 0, end_ = 0;
 };
 
+// The weights of a group, counted through all jobs.
+const std::byte* WeightsOf(std::span<const LinearJob> jobs, int group) {
+  for (const LinearJob& job : jobs) {
+    if (group < Groups(*job.w)) return job.w->data + static_cast<size_t>(group) * job.w->group_bytes;
+    group -= Groups(*job.w);
+  }
+  return nullptr;
+}
+
+// `next`: what is read after these groups.
 void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const Activations& x, int n_rows,
-               int begin, int end) {
+               int begin, int end, const std::byte* next) {
   for (int row = 0; row < n_rows; row += kRowBlock) {
     const int rows = std::min(kRowBlock, n_rows - row);
     // What the kinds of products have in common.
@@ -54,6 +63,7 @@ void RunGroups(const kernels::KernelTable& kernels, const LinearJob& job, const 
       args.group_begin = begin;
       args.group_end = end;
       args.add = job.add;
+      if constexpr (requires { args.next; }) args.next = next;
       return args;
     };
     const int64_t at = int64_t{row} * x.width;
@@ -76,15 +86,22 @@ void RunLinear(const kernels::KernelTable& kernels, ThreadTeam::Worker& worker,
   int total = 0;
   for (const LinearJob& job : jobs) total += Groups(*job.w);
   Runs runs(total, worker.count());
-  for (auto [begin, end] = runs.At(worker.Claim()); begin < end;
-       std::tie(begin, end) = runs.At(worker.Claim())) {
+  const auto claim = [&] { return runs.At(worker.Claim()); };
+  for (std::pair<int, int> run = claim(), next; run.first < run.second; run = next) {
+    const auto [begin, end] = run;
+    // The next run is claimed early, so that its weights are fetched while the last of these are multiplied;
+    // but not where another worker may want it.
+    const bool early = total - end >= 2 * worker.count();
+    next = early ? claim() : std::pair(total, total);
     int first = 0;  // of this job's groups, counted through all jobs
     for (const LinearJob& job : jobs) {
       const int groups = Groups(*job.w);
       const int from = std::max(begin - first, 0), to = std::min(end - first, groups);
-      if (from < to) RunGroups(kernels, job, x, n_rows, from, to);
+      const int after = first + to < end ? first + to : next.first;
+      if (from < to) RunGroups(kernels, job, x, n_rows, from, to, WeightsOf(jobs, after));
       first += groups;
     }
+    if (!early) next = claim();
   }
 }
 

@@ -195,7 +195,7 @@ void Q8FewRows(const MatmulQ8Args& a) {
   const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-    Q8TileInline<F, R>(a, group, 0, WeightsAhead<F>(weights, a.w->group_bytes, n_block));
+    Q8TileInline<F, R>(a, group, 0, WeightsAhead<F>(weights, AfterGroup(a, group), n_block));
   }
 }
 
@@ -208,8 +208,7 @@ void Q8Groups(const MatmulQ8Args& a) {
   constexpr int kLines = kBlockLines<F>, kHalf = (kLines + 1) / 2;
   const size_t group_bytes = a.w->group_bytes, n_block = static_cast<size_t>(a.w->n_in / kQuantBlock);
   for (int group = a.group_begin; group < a.group_end; ++group) {
-    const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
-    const std::byte* next = weights + group_bytes;
+    const std::byte *const after = AfterGroup(a, group), *next = after;
     if (a.n_rows == 4) {
       Q8Tile<F, 4, kLines>(a, group, 0, next);
       continue;
@@ -219,7 +218,7 @@ void Q8Groups(const MatmulQ8Args& a) {
       Q8Tile<F, 4, kHalf>(a, group, row, next);
       next += n_block * 64 * kHalf;
       // Once all of it was asked for: lines that are in the cache.
-      if (next >= weights + 2 * group_bytes) next = weights;
+      if (next >= after + group_bytes) next = a.w->data + static_cast<size_t>(group) * group_bytes;
     }
     switch (a.n_rows - row) {
       case 3:

@@ -227,8 +227,7 @@ template <WeightFormat F, int R>
   if constexpr (R > 2) {
     LinesAhead<kBlockLines<F>>(span.next).Fetch(block);
   } else {
-    const auto group_bytes = static_cast<size_t>(span.next - span.quants);
-    WeightsAhead<F>(span.quants, group_bytes, span.n_super * kBlocks).Fetch(block);
+    WeightsAhead<F>(span.quants, span.next, span.n_super * kBlocks).Fetch(block);
   }
 }
 

@@ -107,7 +107,7 @@ template <WeightFormat F, int R, int L>
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
   for (int group = a.group_begin; group < a.group_end; ++group) {
-    const std::byte* next = a.w->data + static_cast<size_t>(group + 1) * a.w->group_bytes;
+    const std::byte* next = AfterGroup(a, group);
     ForEachTile(a.n_rows, [&](auto rows, int row) {
       constexpr int kRows = decltype(rows)::kValue;
       if (row == 0) {

@@ -53,8 +53,7 @@ void MultiplyGroup(const MatmulQ8KArgs& a, int group, int row, int n_rows) {
   const int step = n_rows <= Isa::kTileRows ? n_super : kSpan;
   for (int begin = 0; begin < n_super; begin += step) {
     const std::byte* packed = quants + static_cast<size_t>(begin) * kBlocks * kBlockBytes<F>;
-    const std::byte* next =
-        quants + a.w->group_bytes + static_cast<size_t>(begin * kBlocks * kBlockLines<F>) * 64;
+    const std::byte* next = AfterGroup(a, group) + static_cast<size_t>(begin * kBlocks * kBlockLines<F>) * 64;
     Span<Scales> span{.scales = &scales,
                       .begin = begin,
                       .end = begin + step < n_super ? begin + step : n_super,

@@ -20,6 +20,15 @@ inline constexpr int kBlockLines = static_cast<int>(kBlockBytes<F> / 64) + 1;
 // push out what is worked on.
 [[gnu::always_inline]] inline void FetchLine(const std::byte* line) { __builtin_prefetch(line, 0, 2); }
 
+// What is read after a group: the next one, or what the caller reads then, or nothing, in whose place the
+// group itself is fetched again.
+template <typename Args>
+inline const std::byte* AfterGroup(const Args& a, int group) {
+  const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
+  if (group + 1 < a.group_end) return weights + a.w->group_bytes;
+  return a.next != nullptr ? a.next : weights;
+}
+
 // Of more than two rows, which compute while the next group comes: the next L lines of it, or of a part of
 // it, at each block.
 template <int L>
@@ -42,8 +51,8 @@ class LinesAhead {
 template <WeightFormat F>
 class WeightsAhead {
  public:
-  WeightsAhead(const std::byte* quants, size_t group_bytes, int n_block)
-      : quants_(quants), next_(quants + group_bytes), n_block_(n_block) {}
+  WeightsAhead(const std::byte* quants, const std::byte* next, int n_block)
+      : quants_(quants), next_(next), n_block_(n_block) {}
 
   // At block `b` of the group.
   [[gnu::always_inline]] void Fetch(int b) const {
