@@ -18,7 +18,7 @@ from gguf.quants import dequantize
 HALVES = {
     Type.F16: [0], Type.Q4_0: [0], Type.Q4_1: [0, 2], Type.Q5_0: [0], Type.Q5_1: [0, 2], Type.Q8_0: [0],
     Type.Q4_K: [0, 2], Type.Q5_K: [0, 2], Type.Q6_K: [208], Type.BF16: [0],
-    Type.Q3_K: [108], Type.IQ4_NL: [0],
+    Type.Q3_K: [108], Type.IQ4_NL: [0], Type.IQ4_XS: [0], Type.MXFP4: [],
 }
 
 

@@ -137,7 +137,7 @@ TEST(GgufHostileTest, TensorTypes) {
   }
   ExpectRefused(OneTensor("t", {256}, 16), "tensor 't' has type IQ2_XXS, which is not supported",
                 StatusCode::kUnsupported);
-  ExpectRefused(OneTensor("t", {256}, 39), "tensor 't' has type MXFP4, which is not supported",
+  ExpectRefused(OneTensor("t", {256}, 10), "tensor 't' has type Q2_K, which is not supported",
                 StatusCode::kUnsupported);
 }
 

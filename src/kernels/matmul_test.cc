@@ -65,6 +65,57 @@ TEST_P(MatmulTest, EveryRowCountAndDepthOfSuperBlocks) {
   }
 }
 
+// Whether sums of products fit 16 bits, of all rows of a tile, of some or of none.
+TEST_P(MatmulTest, SmallActivationsOfSuperBlocks) {
+  for (const WeightFormat format : kSuperFormats) {
+    for (const int n_rows : {1, 2, 3, 4, 5, 6, 7, 8, 13}) {
+      ASSERT_TRUE(MatmulSameAsReference(
+          table(), {.format = format, .n_in = 1792, .n_out = 33, .n_rows = n_rows, .fill = Fill::kSmall}, 0,
+          3));
+    }
+  }
+}
+
+// Sums of products of all sizes about the end of 16 bits.
+TEST_P(MatmulTest, SumsOfSuperBlocksAtTheEndOf16Bits) {
+  constexpr int kIn = 256, kOut = 16, kRows = 8;
+  for (const WeightFormat format : kSuperFormats) {
+    const TestMatrix weights(format, kIn, kOut, Fill::kLargest, 1);
+    // 15 * 2184, 31 * 1057 and 32 * 1023 are the last that fit.
+    for (const int last : {2184, 1057, 1023}) {
+      for (const int sign : {1, -1}) {
+        std::vector<Q8KBlock> x(kRows);
+        for (size_t row = 0; row < kRows; ++row) {
+          x[row].d = 1.0F;
+          for (uint8_t& steps : x[row].steps) steps = kMostSteps;
+          for (size_t b = 0; b < 8; ++b) {
+            int left = last + static_cast<int>(b) - 4;
+            for (size_t i = 0; i < kQuantBlock; ++i) {
+              const int q = std::min(left, 127);
+              x[row].q[kQuantBlock * b + i] = static_cast<int8_t>(sign * q);
+              left -= q;
+            }
+          }
+          SetSums(x[row]);
+        }
+        std::vector<float> results[2];
+        for (int i = 0; i < 2; ++i) {
+          results[i].resize(size_t{kRows} * kOut);
+          (i == 0 ? kReferenceTable : table())
+              .matmul_q8k({.w = &weights.matrix(),
+                           .x = x.data(),
+                           .y = results[i].data(),
+                           .y_stride = kOut,
+                           .n_rows = kRows,
+                           .group_begin = 0,
+                           .group_end = 1});
+        }
+        ASSERT_TRUE(SameBits(results[0], results[1])) << Name(format) << " " << last << " " << sign;
+      }
+    }
+  }
+}
+
 TEST_P(MatmulTest, FloatDepthNeedsNoMultiple) {
   for (const WeightFormat format : kFloatFormats) {
     for (const int64_t n_in : {1, 2, 7, 31, 49}) {
@@ -393,6 +444,28 @@ TEST(QuantizeReferenceTest, OfSuperBlocksIsWithinHalfAStep) {
     }
     EXPECT_EQ(most_steps, kMostSteps);
     EXPECT_EQ(block.unused, 0);
+  }
+}
+
+// With a largest value of 127 in each block the quants are the values themselves.
+TEST(QuantizeReferenceTest, SaysWhichSumsMayNotFit16Bits) {
+  // How many of 127, and what one more value is.
+  struct Case {
+    int n, more, sign;
+    bool wide[3];
+  };
+  for (const Case& c : {Case{17, 25, 1, {false, true, true}}, Case{17, 26, 1, {true, true, true}},
+                        Case{17, 26, -1, {true, true, true}}, Case{8, 41, 1, {false, false, true}},
+                        Case{8, 42, 1, {false, true, true}}, Case{8, 42, -1, {false, true, true}},
+                        Case{8, 7, 1, {false, false, false}}, Case{8, 8, -1, {false, false, true}}}) {
+    std::vector<float> x(kSuperBlock);
+    for (size_t b = 0; b < 8; ++b) x[kQuantBlock * b] = 127.0F;
+    for (int i = 0; i < c.n; ++i)
+      x[static_cast<size_t>(3 * kQuantBlock + i)] = static_cast<float>(127 * c.sign);
+    x[static_cast<size_t>(3 * kQuantBlock + c.n)] = static_cast<float>(c.more * c.sign);
+    const Q8KBlock block = QuantizeQ8K(kReferenceTable, x)[0];
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(block.wide[i], c.wide[i] ? 8 : 0) << c.n << " " << c.more << " " << i;
   }
 }
 

@@ -96,10 +96,28 @@ struct Q8KBlock {
   int16_t block_sums[8];  // over 32 each
   float d;                // max |x| / (127 * kMostSteps)
   uint8_t steps[8];       // 1 to kMostSteps
-  int32_t unused;
+  // Bit b: sums of products of block b's q may not fit 16 bits: of 32 with integers from 0 to 15, of 32 with
+  // those from 0 to 31, of 16 with those from -32 to 31.
+  uint8_t wide[3];
+  uint8_t unused;
 };
-inline constexpr Q8KBlock kNoNumbersQ8K = {
-    .q = {}, .half_sums = {}, .block_sums = {}, .d = __builtin_nanf(""), .steps = {}, .unused = 0};
+inline constexpr Q8KBlock kNoNumbersQ8K = {.q = {},
+                                           .half_sums = {},
+                                           .block_sums = {},
+                                           .d = __builtin_nanf(""),
+                                           .steps = {},
+                                           .wide = {},
+                                           .unused = 0};
+
+// Sets bit b of `wide`. magnitudes: the sums of |q| of the block's halves; sum: that of q of the block.
+[[gnu::always_inline]] inline void SetWide(int b, const int32_t (&magnitudes)[2], int32_t sum,
+                                           uint8_t (&wide)[3]) {
+  const int32_t all = magnitudes[0] + magnitudes[1], larger = (all + (sum < 0 ? -sum : sum)) / 2;
+  const int32_t of_half = magnitudes[0] > magnitudes[1] ? magnitudes[0] : magnitudes[1];
+  wide[0] = static_cast<uint8_t>(wide[0] | (15 * larger > INT16_MAX) << b);
+  wide[1] = static_cast<uint8_t>(wide[1] | (31 * larger > INT16_MAX) << b);
+  wide[2] = static_cast<uint8_t>(wide[2] | (32 * of_half > INT16_MAX) << b);
+}
 
 struct MatmulQ8KArgs {
   const PackedMatrix* w = nullptr;  // a super-block format

@@ -38,6 +38,8 @@ using PutQuants = void (*)(const uint8_t* quants, std::byte* out);
 
 PutQuants PutQuantsFor(WeightFormat format) {
   switch (Info(format).bits) {
+    case 3:
+      return PutQuantsOf<3>;
     case 4:
       return PutQuantsOf<4>;
     case 5:
@@ -74,6 +76,8 @@ void PackSuperRow(const TensorView& t, WeightFormat format, int64_t row, std::by
         }
       } else {
         factors[b * kRowGroup + lane] = static_cast<std::byte>(stored.factors[s][0]);
+      }
+      if (minima_too) {
         minimum_factors[b * kRowGroup + lane] = static_cast<std::byte>(stored.minimum_factors[s]);
       }
     }
@@ -85,7 +89,8 @@ void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std
   const size_t block_bytes = BlockBytes(format);
   const auto lane = static_cast<size_t>(row % kRowGroup);
   std::byte* scales = group + static_cast<size_t>(n_block) * block_bytes;
-  std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * 2;
+  const auto scale_bytes = static_cast<size_t>(Info(format).scale_bytes);
+  std::byte* minima = scales + static_cast<size_t>(n_block) * kRowGroup * scale_bytes;
   const std::byte* src = t.row(row);
   const WeightTypeInfo& type = longspec::Info(t.dtype);
   const PutQuants put_quants = PutQuantsFor(format);
@@ -93,9 +98,9 @@ void PackQuantizedRow(const TensorView& t, WeightFormat format, int64_t row, std
     StoredBlock block;
     type.take_apart(src, &block);
     put_quants(block.quants, group + static_cast<size_t>(b) * block_bytes + 4 * lane);
-    const size_t at = (static_cast<size_t>(b) * kRowGroup + lane) * 2;
-    std::memcpy(scales + at, &block.scale, 2);
-    if (Info(format).minima) std::memcpy(minima + at, &block.minimum, 2);
+    const size_t at = (static_cast<size_t>(b) * kRowGroup + lane) * scale_bytes;
+    std::memcpy(scales + at, &block.scale, scale_bytes);  // the lower bytes: little-endian
+    if (Info(format).minima) std::memcpy(minima + at, &block.minimum, scale_bytes);
   }
 }
 
@@ -132,8 +137,8 @@ GroupLayout LayoutOf(WeightFormat format, int64_t n_in) {
   const size_t n_scale = HasSuperBlocks(format) ? n / kSuperBlock : n_block;
   GroupLayout layout;
   layout.quants = {n_block * (BlockBytes(format) / 64), 4};
-  layout.scales = {n_scale * (info.minima ? 2 : 1), 2};
-  if (HasSuperBlocks(format)) layout.factors = {n_block * 2, 1};  // two in every format
+  layout.scales = {n_scale * (info.minima ? 2 : 1), static_cast<size_t>(info.scale_bytes)};
+  if (HasSuperBlocks(format)) layout.factors = {n_block * (info.minima || info.halves ? 2 : 1), 1};
   return layout;
 }
 

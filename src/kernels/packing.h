@@ -53,7 +53,7 @@ PackedMatrix InF32(PackedMatrix matrix);
 // The layouts of tensor/weight_format.h and what fills them here. Packed weights are kept on disk
 // (model/weights_cache.h): whatever changes a byte of a packed matrix changes this number, or files that
 // older programs wrote would be read as if they had the new layout.
-inline constexpr uint32_t kPackedLayoutVersion = 3;
+inline constexpr uint32_t kPackedLayoutVersion = 4;
 
 // One packed matrix. Groups may be packed from several threads.
 class PackedWeights {

@@ -271,7 +271,8 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
 
 INSTANTIATE_TEST_SUITE_P(Types, LlamaTypes,
                          ::testing::Values(DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                                           DType::kQ8_0, DType::kF16, DType::kBF16, DType::kF32, DType::kQ3_K,
+                                           DType::kQ8_0, DType::kIQ4_NL, DType::kMXFP4, DType::kF16,
+                                           DType::kBF16, DType::kF32, DType::kQ3_K, DType::kIQ4_XS,
                                            DType::kQ4_K, DType::kQ6_K),
                          [](const auto& type) { return std::string(Info(type.param).name); });
 

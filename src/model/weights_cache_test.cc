@@ -128,9 +128,9 @@ class WeightsCacheTest : public ::testing::Test {
 }
 
 TEST_F(WeightsCacheTest, TheSameBitsWithAndWithoutForEveryType) {
-  for (const DType dtype :
-       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0, DType::kIQ4_NL,
-        DType::kQ5_0, DType::kQ5_1, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ8_0,
+                            DType::kIQ4_NL, DType::kMXFP4, DType::kQ5_0, DType::kQ5_1, DType::kQ3_K,
+                            DType::kIQ4_XS, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     SCOPED_TRACE(Info(dtype).name);
     TinyModelOptions tiny;
     tiny.dtype = dtype;

@@ -23,4 +23,10 @@ float Extreme(const float* src, int n) {
   return *std::max_element(src, src + n, [](float a, float b) { return std::abs(a) < std::abs(b); });
 }
 
+int NearestIq4(float x, float d) {
+  const int wanted = RoundToStep(x, d, kIq4Values[0], kIq4Values[15]);
+  const auto distance = [wanted](int value) { return std::abs(value - wanted); };
+  return static_cast<int>(std::ranges::min_element(kIq4Values, {}, distance) - kIq4Values);
+}
+
 }  // namespace longspec

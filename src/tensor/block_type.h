@@ -20,6 +20,9 @@ float StoreHalf(float value, uint16_t* stored);
 // The element of largest magnitude, with its sign.
 float Extreme(const float* src, int n);
 
+// The code whose value of kIq4Values is nearest to x / d.
+int NearestIq4(float x, float d);
+
 inline uint8_t PairOfNibbles(int low, int high) {
   return static_cast<uint8_t>((low & 0xF) | ((high & 0xF) << 4));
 }

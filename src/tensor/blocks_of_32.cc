@@ -45,11 +45,15 @@ struct BlockQ8_0 {  // d * q
   int8_t qs[32];
 };
 
-struct BlockIQ4_NL {  // d * kSteps[q]
+struct BlockIQ4_NL {  // d * kIq4Values[q]
   uint16_t d;
   uint8_t qs[16];
 };
-constexpr int8_t kSteps[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+struct BlockMXFP4 {  // 2^(e - 128) * kFp4Values[q]
+  uint8_t e;
+  uint8_t qs[16];
+};
 
 static_assert(sizeof(BlockQ4_0) == 18);
 static_assert(sizeof(BlockQ4_1) == 20);
@@ -57,6 +61,7 @@ static_assert(sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24);
 static_assert(sizeof(BlockQ8_0) == 34);
 static_assert(sizeof(BlockIQ4_NL) == 18);
+static_assert(sizeof(BlockMXFP4) == 17);
 
 // Every product below is exact in f32 up to the last operation (an 11-bit scale times small integers), so the
 // value is the correctly rounded one whatever the order of the factors.
@@ -187,28 +192,52 @@ void TakeApart(const BlockQ8_0& b, StoredBlock* out) {
 void DecodeBlock(const BlockIQ4_NL& b, float* dst) {
   const float d = HalfToFloat(b.d);
   for (int i = 0; i < 16; ++i) {
-    dst[i] = d * static_cast<float>(kSteps[b.qs[i] & 0xF]);
-    dst[i + 16] = d * static_cast<float>(kSteps[b.qs[i] >> 4]);
+    dst[i] = d * static_cast<float>(kIq4Values[b.qs[i] & 0xF]);
+    dst[i + 16] = d * static_cast<float>(kIq4Values[b.qs[i] >> 4]);
   }
-}
-
-// The step that is nearest to x / d.
-int NearestStep(float x, float d) {
-  const int wanted = RoundToStep(x, d, -127, 113);
-  return static_cast<int>(
-      std::ranges::min_element(kSteps, {}, [&](int step) { return std::abs(step - wanted); }) - kSteps);
 }
 
 void EncodeBlock(const float* src, BlockIQ4_NL* b) {
   const float d = StoreHalf(Extreme(src, 32) / -127, &b->d);
-  for (int i = 0; i < 16; ++i) b->qs[i] = PairOfNibbles(NearestStep(src[i], d), NearestStep(src[i + 16], d));
+  for (int i = 0; i < 16; ++i) b->qs[i] = PairOfNibbles(NearestIq4(src[i], d), NearestIq4(src[i + 16], d));
 }
 
-// With the integers of Q8_0, whose format keeps them.
 void TakeApart(const BlockIQ4_NL& b, StoredBlock* out) {
   out->scale = b.d;
   TakeNibbles(b.qs, out->quants);
-  for (int i = 0; i < 32; ++i) out->quants[i] = static_cast<uint8_t>(kSteps[out->quants[i]] + 128);
+}
+
+void DecodeBlock(const BlockMXFP4& b, float* dst) {
+  const float d = std::ldexp(1.0F, b.e - 128);
+  for (int i = 0; i < 16; ++i) {
+    dst[i] = d * static_cast<float>(kFp4Values[b.qs[i] & 0xF]);
+    dst[i + 16] = d * static_cast<float>(kFp4Values[b.qs[i] >> 4]);
+  }
+}
+
+// The code that is nearest to x / d.
+int NearestFp4(float x, float d) {
+  const float wanted = std::abs(x / d);
+  int code = 0;
+  while (code < 7 && 2 * wanted > static_cast<float>(kFp4Values[code] + kFp4Values[code + 1])) ++code;
+  return x < 0 ? code + 8 : code;
+}
+
+// The step is the least with which the largest element is at most 14, which becomes 12, as 13 would.
+void EncodeBlock(const float* src, BlockMXFP4* b) {
+  int exponent;
+  const float most = std::abs(Extreme(src, 32)), fraction = std::frexp(most, &exponent);
+  if (most > 0 && std::isfinite(most)) {
+    const int step = fraction > 14.0F / 16 ? exponent - 3 : exponent - 4;
+    b->e = static_cast<uint8_t>(std::clamp(step + 128, 0, 254));
+  }
+  const float d = std::ldexp(1.0F, b->e - 128);
+  for (int i = 0; i < 16; ++i) b->qs[i] = PairOfNibbles(NearestFp4(src[i], d), NearestFp4(src[i + 16], d));
+}
+
+void TakeApart(const BlockMXFP4& b, StoredBlock* out) {
+  out->scale = b.e;
+  TakeNibbles(b.qs, out->quants);
 }
 
 }  // namespace
@@ -224,6 +253,8 @@ constinit const WeightTypeInfo kQ5_1Type = InBlocks<BlockQ5_1, 32, DecodeBlock, 
 constinit const WeightTypeInfo kQ8_0Type = InBlocks<BlockQ8_0, 32, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q8_0", .gguf_number = 8, .file_type = 7, .packed = WeightFormat::kS8});
 constinit const WeightTypeInfo kIQ4_NLType = InBlocks<BlockIQ4_NL, 32, DecodeBlock, EncodeBlock, TakeApart>(
-    {.name = "IQ4_NL", .gguf_number = 20, .file_type = 25, .packed = WeightFormat::kS8});
+    {.name = "IQ4_NL", .gguf_number = 20, .file_type = 25, .packed = WeightFormat::kU4Iq});
+constinit const WeightTypeInfo kMXFP4Type = InBlocks<BlockMXFP4, 32, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "MXFP4", .gguf_number = 39, .file_type = 38, .packed = WeightFormat::kU4Fp});
 
 }  // namespace longspec

@@ -89,7 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Types, QuantizeTest,
                                            TypeCase{DType::kQ5_1, 0.034F}, TypeCase{DType::kQ8_0, 0.0045F},
                                            TypeCase{DType::kIQ4_NL, 0.12F}, TypeCase{DType::kQ3_K, 0.27F},
                                            TypeCase{DType::kQ4_K, 0.1F}, TypeCase{DType::kQ5_K, 0.06F},
-                                           TypeCase{DType::kQ6_K, 0.036F}),
+                                           TypeCase{DType::kQ6_K, 0.036F}, TypeCase{DType::kIQ4_XS, 0.14F},
+                                           TypeCase{DType::kMXFP4, 0.126F}),
                          CaseName);
 
 TEST(QuantizeTest, TheLargestValueOfASymmetricBlockIsExact) {
@@ -107,10 +108,20 @@ TEST(QuantizeTest, ValuesOnTheGridAreExact) {
   EXPECT_EQ(RoundTrip(DType::kQ5_1, values), values);
 }
 
+TEST(QuantizeTest, NumbersOfE2M1AreExact) {
+  for (const float scale : {1.0F, 0x1.0p-10F, 0x1.0p-127F, 0x1.0p124F}) {
+    std::vector<float> values(32);
+    constexpr float kMagnitudes[] = {0.0F, 0.5F, 1.0F, 1.5F, 2.0F, 3.0F, 4.0F, 6.0F};
+    for (size_t i = 0; i < 32; ++i) values[i] = scale * (i % 16 < 8 ? 1.0F : -1.0F) * kMagnitudes[i % 8];
+    EXPECT_EQ(RoundTrip(DType::kMXFP4, values), values) << scale;
+  }
+}
+
 // What comes of them is open, but their neighbours' blocks are what they were, and no cast sees them.
 TEST(QuantizeTest, NumbersThatAreNotFiniteAreMet) {
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                            DType::kIQ4_NL, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kIQ4_NL, DType::kMXFP4,
+        DType::kQ3_K, DType::kIQ4_XS, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
     const auto n = static_cast<size_t>(Info(dtype).block_elements);
     const auto bytes = RowBytes(dtype, static_cast<int64_t>(n));
     std::vector<float> row(2 * n, 0.25F);

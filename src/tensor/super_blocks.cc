@@ -29,6 +29,16 @@ struct BlockQ3_K {  // (d * (scale - 32)) * (q - 4)
   uint16_t d;
 };
 
+// Sub-blocks of 32 have a 6-bit scale each: its low 4 bits are nibble s of scales_l, its high 2 bits are bits
+// 2 * s and 2 * s + 1 of scales_h. Of each 32 elements, 16 bytes of qs hold the first 16 in their low nibbles
+// and the others in their high nibbles.
+struct BlockIQ4_XS {  // (d * (scale - 32)) * kIq4Values[q]
+  uint16_t d;
+  uint16_t scales_h;
+  uint8_t scales_l[4];
+  uint8_t qs[128];
+};
+
 struct BlockQ4_K {  // (d * scale) * q - dmin * min
   uint16_t d;
   uint16_t dmin;
@@ -55,6 +65,7 @@ struct BlockQ6_K {  // (d * scale) * (q - 32)
 };
 
 static_assert(sizeof(BlockQ3_K) == 110);
+static_assert(sizeof(BlockIQ4_XS) == 136);
 static_assert(sizeof(BlockQ4_K) == 144);
 static_assert(sizeof(BlockQ5_K) == 176);
 static_assert(sizeof(BlockQ6_K) == 210);
@@ -102,11 +113,51 @@ void EncodeBlock(const float* src, BlockQ3_K* b) {
   }
 }
 
-// With the integers of Q6_K, whose format keeps them.
 void TakeApart(const BlockQ3_K& b, StoredBlock* out) {
   out->scale = b.d;
   for (int s = 0; s < 16; ++s) out->factors[s / 2][s % 2] = static_cast<uint8_t>(ScaleOf(b, s));
-  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(ThreeBits(b, i) - 4 + 32);
+  for (int i = 0; i < 256; ++i) out->quants[i] = static_cast<uint8_t>(ThreeBits(b, i));
+}
+
+// The scale of sub-block s of 8.
+int ScaleOf(const BlockIQ4_XS& b, int s) {
+  return ((b.scales_l[s / 2] >> (4 * (s % 2)) & 0xF) | (b.scales_h >> (2 * s) & 3) << 4) - 32;
+}
+
+// The code of element l of sub-block s.
+int CodeOf(const BlockIQ4_XS& b, int s, int l) { return b.qs[16 * s + l % 16] >> (l < 16 ? 0 : 4) & 0xF; }
+
+void DecodeBlock(const BlockIQ4_XS& b, float* dst) {
+  const float d = HalfToFloat(b.d);
+  for (int s = 0; s < 8; ++s) {
+    const float scale = d * static_cast<float>(ScaleOf(b, s));
+    for (int l = 0; l < 32; ++l) dst[32 * s + l] = scale * static_cast<float>(kIq4Values[CodeOf(b, s, l)]);
+  }
+}
+
+void EncodeBlock(const float* src, BlockIQ4_XS* b) {
+  float steps[8];
+  for (int s = 0; s < 8; ++s) steps[s] = Extreme(src + 32 * s, 32) / -127;
+  const float d = StoreHalf(Extreme(steps, 8) / -32, &b->d);
+  for (int s = 0; s < 8; ++s) {
+    const int scale = RoundToStep(steps[s], d, -32, 31) + 32;
+    b->scales_l[s / 2] |= static_cast<uint8_t>((scale & 0xF) << (4 * (s % 2)));
+    b->scales_h |= static_cast<uint16_t>((scale >> 4) << (2 * s));
+    const float step = d * static_cast<float>(scale - 32);
+    for (int l = 0; l < 16; ++l) {
+      const float *low = src + 32 * s + l, *high = low + 16;
+      b->qs[16 * s + l] = PairOfNibbles(NearestIq4(*low, step), NearestIq4(*high, step));
+    }
+  }
+}
+
+void TakeApart(const BlockIQ4_XS& b, StoredBlock* out) {
+  out->scale = b.d;
+  for (int s = 0; s < 8; ++s) {
+    out->factors[s][0] = static_cast<uint8_t>(ScaleOf(b, s));
+    for (int l = 0; l < 16; ++l) out->quants[32 * s + l] = b.qs[16 * s + l] & 0xF;
+    for (int l = 0; l < 16; ++l) out->quants[32 * s + 16 + l] = b.qs[16 * s + l] >> 4;
+  }
 }
 
 // Chooses d, dmin and the packed scales of a K block with minima, and the codes q (256) in [0, max_code].
@@ -247,7 +298,9 @@ void TakeApart(const BlockQ6_K& b, StoredBlock* out) {
 }  // namespace
 
 constinit const WeightTypeInfo kQ3_KType = InBlocks<BlockQ3_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
-    {.name = "Q3_K", .gguf_number = 11, .file_type = 11, .packed = WeightFormat::kSuperU6Halves});
+    {.name = "Q3_K", .gguf_number = 11, .file_type = 11, .packed = WeightFormat::kSuperU3Halves});
+constinit const WeightTypeInfo kIQ4_XSType = InBlocks<BlockIQ4_XS, 256, DecodeBlock, EncodeBlock, TakeApart>(
+    {.name = "IQ4_XS", .gguf_number = 23, .file_type = 30, .packed = WeightFormat::kSuperU4Iq});
 constinit const WeightTypeInfo kQ4_KType = InBlocks<BlockQ4_K, 256, DecodeBlock, EncodeBlock, TakeApart>(
     {.name = "Q4_K", .gguf_number = 12, .file_type = 14, .packed = WeightFormat::kSuperU4Min});
 constinit const WeightTypeInfo kQ5_KType = InBlocks<BlockQ5_K, 256, DecodeBlock, EncodeBlock, TakeApart>(

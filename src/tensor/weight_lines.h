@@ -23,6 +23,14 @@ struct WeightLines {
   WeightLine of[8];  // of each j
 };
 
+inline constexpr WeightLines kLinesOf3Bits = {{{1, {{0, 0, 3, 0}}},
+                                               {1, {{1, 0, 3, 0}}},
+                                               {1, {{2, 0, 3, 0}}},
+                                               {2, {{0, 6, 2, 1}, {1, 6, 1, 0}}},
+                                               {1, {{0, 3, 3, 0}}},
+                                               {1, {{1, 3, 3, 0}}},
+                                               {1, {{2, 3, 3, 0}}},
+                                               {2, {{2, 6, 2, 1}, {1, 7, 1, 0}}}}};
 inline constexpr WeightLines kLinesOf4Bits = {{{1, {{0, 0, 4, 0}}},
                                                {1, {{1, 0, 4, 0}}},
                                                {1, {{2, 0, 4, 0}}},
@@ -58,6 +66,6 @@ inline constexpr WeightLines kLinesOf8Bits = {{{1, {{0, 0, 8, 0}}},
 
 // By the bits of a weight.
 inline constexpr WeightLines kWeightLines[9] = {
-    {}, {}, {}, {}, kLinesOf4Bits, kLinesOf5Bits, kLinesOf6Bits, {}, kLinesOf8Bits};
+    {}, {}, {}, kLinesOf3Bits, kLinesOf4Bits, kLinesOf5Bits, kLinesOf6Bits, {}, kLinesOf8Bits};
 
 }  // namespace longspec

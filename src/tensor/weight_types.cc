@@ -70,9 +70,9 @@ constexpr WeightTypeInfo kF64Type = {.name = "F64", .block_elements = 1, .block_
 
 // In the order of DType.
 constexpr const WeightTypeInfo* kTypes[] = {
-    &kF32Type,  &kF16Type,  &kBF16Type,   &kQ4_0Type, &kQ4_1Type, &kQ5_0Type,
-    &kQ5_1Type, &kQ8_0Type, &kIQ4_NLType, &kQ3_KType, &kQ4_KType, &kQ5_KType,
-    &kQ6_KType, &kI8Type,   &kI16Type,    &kI32Type,  &kI64Type,  &kF64Type,
+    &kF32Type,  &kF16Type,  &kBF16Type,   &kMXFP4Type, &kQ4_0Type,   &kQ4_1Type, &kQ5_0Type,
+    &kQ5_1Type, &kQ8_0Type, &kIQ4_NLType, &kQ3_KType,  &kIQ4_XSType, &kQ4_KType, &kQ5_KType,
+    &kQ6_KType, &kI8Type,   &kI16Type,    &kI32Type,   &kI64Type,    &kF64Type,
 };
 static_assert(std::size(kTypes) == static_cast<size_t>(DType::kF64) + 1);
 

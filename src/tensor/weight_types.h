@@ -7,8 +7,8 @@
 
 namespace longspec {
 
-extern const WeightTypeInfo kQ4_0Type, kQ4_1Type, kQ5_0Type, kQ5_1Type, kQ8_0Type,
-    kIQ4_NLType;                                                         // blocks_of_32.cc
-extern const WeightTypeInfo kQ3_KType, kQ4_KType, kQ5_KType, kQ6_KType;  // super_blocks.cc
+extern const WeightTypeInfo kMXFP4Type, kQ4_0Type, kQ4_1Type, kQ5_0Type, kQ5_1Type, kQ8_0Type,
+    kIQ4_NLType;                                                                      // blocks_of_32.cc
+extern const WeightTypeInfo kQ3_KType, kIQ4_XSType, kQ4_KType, kQ5_KType, kQ6_KType;  // super_blocks.cc
 
 }  // namespace longspec

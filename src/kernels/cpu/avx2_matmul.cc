@@ -25,7 +25,10 @@ class GroupScales {
       : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
         minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  __m256 Scale(int b, int v) const { return LoadHalf8(scales_ + At(b, v)); }
+  __m256 Scale(int b, int v) const {
+    if constexpr (kScaleBytes<F> == 1) return LoadExponents8(scales_ + At(b, v) / 2);
+    return LoadHalf8(scales_ + At(b, v));
+  }
   __m256 Minimum(int b, int v) const { return LoadHalf8(minima_ + At(b, v)); }
 
  private:
@@ -34,7 +37,7 @@ class GroupScales {
   const std::byte *scales_, *minima_;
 };
 
-// dot (+)= the products of line J of a block's weights, for U4 and U5 weights.
+// dot (+)= the products of line J of a block's weights, for weights of at most five bits.
 template <WeightFormat F, int J, int R>
 [[gnu::always_inline]] inline void AddLine(const std::byte* w, const Q8Block* const* x, int b,
                                            __m256i (&dot)[R][kVectors]) {
@@ -50,9 +53,9 @@ template <WeightFormat F, int J, int R>
   }
 }
 
-// The integer dots of 16 output rows with half I of one block of x, for U4 and U5 weights. Products of a
-// weight and an int8 add up to at most 4 * 2 * 31 * 127 = 31496 per 16-bit lane, so one widening at the end
-// is enough. Half after half, so that the sums of both need not be in registers at once.
+// The integer dots of 16 output rows with half I of one block of x, for weights of at most five bits.
+// Products of a weight and an int8 add up to at most 4 * 2 * 31 * 127 = 31496 per 16-bit lane, so one
+// widening at the end is enough. Half after half, so that the sums of both need not be in registers at once.
 template <WeightFormat F, int I, int R>
 [[gnu::always_inline]] inline void NarrowHalf(const std::byte* w, const Q8Block* const* x, int b,
                                               __m256i (&dot)[R][kVectors]) {
@@ -67,28 +70,33 @@ template <WeightFormat F, int I, int R>
   }
 }
 
-// The same for S8 weights: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128 * 127
-// = 32512.
-template <int I, int R>
-[[gnu::always_inline]] inline void S8Half(const std::byte* w, const Q8Block* const* x, int b,
-                                          __m256i (&dot)[R][kVectors]) {
-  const __m256i bias = _mm256_set1_epi8(-128);
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
+// The same for weights of 8 bits: |w| * (x with w's sign) keeps the unsigned-by-signed product within 2 * 128
+// * 127 = 32512.
+template <WeightFormat F, int J, int R>
+[[gnu::always_inline]] inline void AddWideLine(const std::byte* w, const Q8Block* const* x, int b,
+                                               __m256i (&dot)[R][kVectors]) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      const __m256i weights = _mm256_xor_si256(LoadBytes(w + 64 * (4 * I + j) + 32 * v), bias);
-      const __m256i magnitude = _mm256_abs_epi8(weights);
+  for (int v = 0; v < kVectors; ++v) {
+    const __m256i weights = Less128(Line<F, J>(w, v));
+    const __m256i magnitude = _mm256_abs_epi8(weights);
 #pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 16 * I + 4 * j), weights);
-        const __m256i fours =
-            _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
-        dot[r][v] = j == 0 ? fours : _mm256_add_epi32(dot[r][v], fours);
-        KeepInRegister(dot[r][v]);
-      }
+    for (int r = 0; r < R; ++r) {
+      const __m256i signed_x = _mm256_sign_epi8(Broadcast4(x[r][b].q + 4 * J), weights);
+      const __m256i fours =
+          _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), _mm256_set1_epi16(1));
+      dot[r][v] = J % 4 == 0 ? fours : _mm256_add_epi32(dot[r][v], fours);
+      KeepInRegister(dot[r][v]);
     }
   }
+}
+
+template <WeightFormat F, int I, int R>
+[[gnu::always_inline]] inline void WideHalf(const std::byte* w, const Q8Block* const* x, int b,
+                                            __m256i (&dot)[R][kVectors]) {
+  AddWideLine<F, 4 * I, R>(w, x, b, dot);
+  AddWideLine<F, 4 * I + 1, R>(w, x, b, dot);
+  AddWideLine<F, 4 * I + 2, R>(w, x, b, dot);
+  AddWideLine<F, 4 * I + 3, R>(w, x, b, dot);
 }
 
 // The dots of half I as floats.
@@ -96,8 +104,8 @@ template <WeightFormat F, int I, int R>
 [[gnu::always_inline]] inline void HalfDots(const std::byte* w, const Q8Block* const* x, int b,
                                             __m256 (&value)[R][kVectors]) {
   __m256i dot[R][kVectors];
-  if constexpr (F == WeightFormat::kS8) {
-    S8Half<I, R>(w, x, b, dot);
+  if constexpr (kOffset<F> == 128) {
+    WideHalf<F, I, R>(w, x, b, dot);
   } else {
     NarrowHalf<F, I, R>(w, x, b, dot);
   }
@@ -105,7 +113,7 @@ template <WeightFormat F, int I, int R>
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kOffset<F> == 8 || kOffset<F> == 16) {  // what was added to U4 and U5 weights
+      if constexpr (kOffset<F> == 8 || kOffset<F> == 16) {  // what was added to weights
         const __m256i less = _mm256_slli_epi32(_mm256_set1_epi32(x[r][b].less_8[I]), kOffset<F> / 16);
         dot[r][v] = _mm256_add_epi32(dot[r][v], less);
       }

@@ -37,17 +37,36 @@ inline __m256i LinePartOf(const std::byte* w, int v) {
   return _mm256_and_si256(bytes, _mm256_set1_epi8(kPartMask<F, J, P>));
 }
 
+// w + offset, unsigned bytes, of 32 codes.
+template <WeightFormat F>
+inline __m256i BytesOfCodes(__m256i codes) {
+  const auto* bytes = reinterpret_cast<const __m128i*>(kByteOfCode<F>.of);
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_load_si128(bytes)), codes);
+}
+
 // Line J: weights 4 J + i of 8 output rows, unsigned bytes.
 template <WeightFormat F, int J>
 inline __m256i Line(const std::byte* w, int v) {
   __m256i line = LinePartOf<F, J, 0>(w, v);
   if constexpr (kWeightLine<F, J>.n_parts > 1) line = _mm256_or_si256(line, LinePartOf<F, J, 1>(w, v));
   if constexpr (kWeightLine<F, J>.n_parts > 2) line = _mm256_or_si256(line, LinePartOf<F, J, 2>(w, v));
+  if constexpr (kHasCodes<F>) line = BytesOfCodes<F>(line);
   return line;
 }
 
+// Of unsigned bytes w + 128.
+inline __m256i Less128(__m256i bytes) { return _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)); }
+
 inline __m256 LoadHalf8(const std::byte* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+// 2^(byte - 128) of 8 bytes. Below 2^-126 there are two such numbers, whose bits are the greater here.
+inline __m256 LoadExponents8(const std::byte* p) {
+  const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+  const __m256i tiny = _mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(1)), 21);
+  return _mm256_castsi256_ps(_mm256_max_epi32(normal, tiny));
 }
 
 inline void StoreVector(float* y, __m256 acc, bool add) {

@@ -20,7 +20,7 @@ inline int Least(int a, int b) { return a < b ? a : b; }
 // Whether line J of unpacked weights is read where it was packed: to mask it costs no more than to load it.
 // Where tiles of more rows fill the registers, there is none for the mask.
 template <WeightFormat F, int J>
-inline constexpr bool kStaysPacked = !kHasMin<F> && kLinePart<F, J, 0>.n == kBits<F>;
+inline constexpr bool kStaysPacked = kHasHalves<F>&& kLinePart<F, J, 0>.n == kBits<F>;
 
 // A block's weights.
 struct BlockOf {
@@ -68,7 +68,7 @@ class SuperScales {
     return kHasMin<F> ? factor : _mm256_srai_epi16(factor, 8);
   }
 
-  // Of minima of blocks 2 i and 2 i + 1, side by side in each lane; of Q6_K, of both halves of block i.
+  // Of minima of blocks 2 i and 2 i + 1, side by side in each lane; or of both halves of block i.
   __m256i Pair(int i, int v) const {
     const std::byte* factors = kHasMin<F> ? min_factors_ : factors_;
     const __m128i first = Sixteen(factors, 2 * i), second = Sixteen(factors, 2 * i + 1);
@@ -176,19 +176,19 @@ template <WeightFormat F, int R>
   }
 }
 
-// The same of Q6_K, whose halves have factors of their own, and whose weights are still 32 too large: vector
-// by vector, so that products with factors add up in registers before they are multiplied with the steps.
-// Those of two lines fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
-template <Quants Q, int R>
-[[gnu::always_inline]] inline void AddHalves(const SuperScales<WeightFormat::kSuperU6Halves>& scales, int b,
-                                             const BlockOf& w, const int8_t* const (&q)[R],
-                                             const int32_t* const (&steps)[R], __m256i* sums) {
+// The same where halves have factors of their own, of weights that are still 4 or 32 too large: vector by
+// vector, so that products with factors add up in registers before they are multiplied with the steps. Those
+// of two lines fit 16 bits: at most 2 * 2 * 63 * 127 = 32004.
+template <WeightFormat F, Quants Q, int R>
+[[gnu::always_inline]] inline void AddHalves(const SuperScales<F>& scales, int b, const BlockOf& w,
+                                             const int8_t* const (&q)[R], const int32_t* const (&steps)[R],
+                                             __m256i* sums) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
     __m256i total[R];
     const auto add = [&]<bool kFirst>(auto lines, __m256i factor) __attribute__((always_inline)) {
       __m256i dot[R];
-      AddLines<WeightFormat::kSuperU6Halves, Q, true>(lines, w, v, q, dot);
+      AddLines<F, Q, true>(lines, w, v, q, dot);
 #pragma GCC unroll 4
       for (int r = 0; r < R; ++r) {
         const __m256i products = _mm256_madd_epi16(dot[r], factor);
@@ -202,6 +202,40 @@ template <Quants Q, int R>
     const __m256i second = scales.Factor(2 * b + 1, v);
     add.template operator()<false>(Lines<4, 5>(), second);
     add.template operator()<false>(Lines<6, 7>(), second);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      __m256i& sum = sums[r * kVectors + v];
+      sum = _mm256_add_epi32(sum, _mm256_mullo_epi32(total[r], _mm256_set1_epi32(*steps[r])));
+    }
+  }
+}
+
+// total (+)= factor * the products of line J of weights of 8 bits. |w| * (x with w's sign) keeps a pair of
+// products within 2 * 127 * 127 = 32258.
+template <WeightFormat F, Quants Q, int J, int R>
+[[gnu::always_inline]] inline void AddWideLine(const BlockOf& w, int v, const int8_t* const (&q)[R],
+                                               __m256i factor, __m256i (&total)[R]) {
+  const __m256i weights = Less128(Weights<F, Q, J>(w, v));
+  const __m256i magnitude = _mm256_abs_epi8(weights);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+    const __m256i signed_x = _mm256_sign_epi8(Broadcast4(q[r] + 4 * J), weights);
+    const __m256i products = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitude, signed_x), factor);
+    total[r] = J == 0 ? products : _mm256_add_epi32(total[r], products);
+    KeepInRegister(total[r]);
+  }
+}
+
+// The same of weights of 8 bits.
+template <WeightFormat F, Quants Q, int R, int... J>
+[[gnu::always_inline]] inline void AddWide(Lines<J...>, const SuperScales<F>& scales, int b, const BlockOf& w,
+                                           const int8_t* const (&q)[R], const int32_t* const (&steps)[R],
+                                           __m256i* sums) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    __m256i total[R];
+    const __m256i factor = scales.Factor(b, v);
+    (AddWideLine<F, Q, J>(w, v, q, factor, total), ...);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       __m256i& sum = sums[r * kVectors + v];
@@ -249,12 +283,14 @@ template <WeightFormat F, int R>
 [[gnu::always_inline]] inline void AddSuperBlock(const SuperScales<F>& scales, int super,
                                                  const Q8KBlock* const (&x)[R], const __m256i* sums,
                                                  __m256* acc) {
-  constexpr int kPairs = kHasMin<F> ? 4 : 8;
+  constexpr int kPairs = kHasHalves<F> ? 8 : 4;
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    __m256i factors[kPairs];
+    [[maybe_unused]] __m256i factors[kPairs];
+    if constexpr (kHasMin<F> || kHasHalves<F>) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kPairs; ++i) factors[i] = scales.Pair(super * kPairs + i, v);
+      for (int i = 0; i < kPairs; ++i) factors[i] = scales.Pair(super * kPairs + i, v);
+    }
     const __m256 d = scales.Scale(super, v);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -265,7 +301,10 @@ template <WeightFormat F, int R>
         t = _mm256_fnmadd_ps(scales.Minimum(super, v), _mm256_cvtepi32_ps(minima),
                              _mm256_mul_ps(d, _mm256_cvtepi32_ps(dots)));
       } else {
-        dots = _mm256_sub_epi32(dots, _mm256_slli_epi32(PairDots(factors, x[r]->half_sums), 5));
+        if constexpr (kHasHalves<F>) {
+          const __m256i sums_of_halves = PairDots(factors, x[r]->half_sums);
+          dots = _mm256_sub_epi32(dots, _mm256_slli_epi32(sums_of_halves, kOffset<F> == 32 ? 5 : 2));
+        }
         t = _mm256_mul_ps(d, _mm256_cvtepi32_ps(dots));
       }
       __m256& sum = acc[r * kVectors + v];
@@ -302,8 +341,10 @@ template <WeightFormat F, Quants Q, int R>
         q[r] = x[r]->q + kQuantBlock * i;
         of_block[r] = steps[r] + i;
       }
-      if constexpr (!kHasMin<F>) {
-        AddHalves<Q, R>(scales, b, w, q, of_block, sums);
+      if constexpr (kHasHalves<F>) {
+        AddHalves<F, Q, R>(scales, b, w, q, of_block, sums);
+      } else if constexpr (kHasCodes<F>) {
+        AddWide<F, Q>(Lines<0, 1, 2, 3, 4, 5, 6, 7>(), scales, b, w, q, of_block, sums);
       } else if constexpr (Q == Quants::kPacked) {
         AddPacked<F, R>(scales, b, w, q, of_block, sums);
       } else {
@@ -416,10 +457,13 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
           reinterpret_cast<__m256i*>(block.q + kQuantBlock * i),
           _mm256_permutevar8x32_epi32(_mm256_packs_epi16(w0, w1), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
       const __m256i pairs = _mm256_hadd_epi32(_mm256_madd_epi16(w0, ones), _mm256_madd_epi16(w1, ones));
-      const __m256i fours = _mm256_hadd_epi32(pairs, pairs);
+      const __m256i magnitudes = _mm256_hadd_epi32(_mm256_madd_epi16(_mm256_abs_epi16(w0), ones),
+                                                   _mm256_madd_epi16(_mm256_abs_epi16(w1), ones));
+      const __m256i fours = _mm256_hadd_epi32(pairs, magnitudes);
       const __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
-      SetHalfSum(2 * i, _mm_cvtsi128_si32(sums), block);
-      SetHalfSum(2 * i + 1, _mm_extract_epi32(sums, 1), block);
+      alignas(16) int32_t four[4];
+      _mm_store_si128(reinterpret_cast<__m128i*>(four), sums);
+      SetBlockSums(i, {four[0], four[1]}, {four[2], four[3]}, block);
     }
   }
 }

@@ -31,7 +31,10 @@ class GroupScales {
       : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
         minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  __m512 Scale(int64_t b) const { return LoadHalf16(scales_ + b * kRowGroup * 2); }
+  __m512 Scale(int64_t b) const {
+    if constexpr (kScaleBytes<F> == 1) return LoadExponents16(scales_ + b * kRowGroup);
+    return LoadHalf16(scales_ + b * kRowGroup * 2);
+  }
   __m512 Minimum(int64_t b) const { return LoadHalf16(minima_ + b * kRowGroup * 2); }
 
  private:

@@ -30,6 +30,13 @@ inline __m512i LinePartOf(const std::byte* w) {
   return _mm512_and_si512(bytes, _mm512_set1_epi8(kMask));
 }
 
+// w + offset, unsigned bytes, of 64 codes.
+template <WeightFormat F>
+inline __m512i BytesOfCodes(__m512i codes) {
+  const auto* bytes = reinterpret_cast<const __m128i*>(kByteOfCode<F>.of);
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(bytes)), codes);
+}
+
 // Line J: weights 4 J + i of the 16 output rows, unsigned bytes.
 template <WeightFormat F, int J>
 inline __m512i Line(const std::byte* w) {
@@ -42,7 +49,16 @@ inline __m512i Line(const std::byte* w) {
     const __m512i part = LinePartOf<F, J, 2>(w);
     line = _mm512_or_si512(line, part);
   }
+  if constexpr (kHasCodes<F>) line = BytesOfCodes<F>(line);
   return line;
+}
+
+// 2^(byte - 128) of 16 bytes. Below 2^-126 there are two such numbers, whose bits are the greater here.
+inline __m512 LoadExponents16(const std::byte* p) {
+  const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+  const __m512i tiny = _mm512_slli_epi32(_mm512_add_epi32(e, _mm512_set1_epi32(1)), 21);
+  return _mm512_castsi512_ps(_mm512_max_epi32(normal, tiny));
 }
 
 }  // namespace

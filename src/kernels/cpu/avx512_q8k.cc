@@ -4,8 +4,9 @@
 // of x against some super-blocks of one group, which share each unpacked weight and pair of factors.
 //
 // A tile is bound by multiplications: one vector of them a cycle, be they 64 products with weights or 16 with
-// factors, while all else has instructions to spare. Of a super-block 64 are products with weights. So Q4_K
-// and Q5_K get by with 19 others, and Q6_K with 27.
+// factors, while all else has instructions to spare. Of a super-block 64 are products with weights. Sums of
+// these are multiplied with their factors two at a time, as pairs of 16 bits, where they fit, which
+// activations say (Q8KBlock::wide): so Q4_K and Q5_K get by with 15 others, and Q3_K and Q6_K with 18.
 #include "kernels/cpu/avx512.h"
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/avx512_products.h"
@@ -14,6 +15,17 @@
 
 namespace longspec::kernels::LONGSPEC_AVX512_NAMESPACE {
 namespace {
+
+// What is multiplied with factors at once: the sums of products of two blocks, or of the halves of one.
+template <WeightFormat F>
+inline constexpr int kBlocksOfPair = kHasHalves<F> ? 1 : 2;
+template <WeightFormat F>
+inline constexpr int kPairs = kBlocks / kBlocksOfPair<F>;
+
+// The lower halves of lanes of both as 16 pairs.
+inline __m512i Both(__m512i first, __m512i second) {
+  return _mm512_mask_blend_epi16(0xAAAAAAAA, first, _mm512_slli_epi32(second, 16));
+}
 
 // D, M and their factors.
 template <WeightFormat F>
@@ -29,21 +41,19 @@ class SuperScales {
 
   __m512 Scale(int64_t super) const { return LoadHalf16(scales_ + super * kRowGroup * 2); }
   __m512 Minimum(int64_t super) const { return LoadHalf16(minima_ + super * kRowGroup * 2); }
-  // Of Q6_K, of a half of a block.
-  __m512i Factor(int64_t half) const {
-    return _mm512_cvtepi8_epi32(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(factors_ + half * kRowGroup)));
-  }
-  // Of Q4_K and Q5_K, of blocks 2 i and 2 i + 1, 16 bits each.
+  // Factors of pair `i` of the group.
   __m512i Pair(int64_t i) const { return PairOf(factors_, i); }
   __m512i MinimaPair(int64_t i) const { return PairOf(min_factors_, i); }
 
  private:
   static __m512i PairOf(const std::byte* factors, int64_t i) {
-    const auto* blocks = reinterpret_cast<const __m128i*>(factors + 2 * i * kRowGroup);
-    const __m512i first = _mm512_cvtepu8_epi32(_mm_loadu_si128(blocks));
-    const __m512i second = _mm512_cvtepu8_epi32(_mm_loadu_si128(blocks + 1));
-    return _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
+    const auto* rows = reinterpret_cast<const __m128i*>(factors + 2 * i * kRowGroup);
+    const __m512i first = Wide(_mm_loadu_si128(rows)), second = Wide(_mm_loadu_si128(rows + 1));
+    return Both(first, second);
+  }
+  static __m512i Wide(__m128i bytes) {
+    if constexpr (kHasMin<F>) return _mm512_cvtepu8_epi32(bytes);
+    return _mm512_cvtepi8_epi32(bytes);
   }
 
   const std::byte *scales_, *minima_, *factors_, *min_factors_;
@@ -57,20 +67,18 @@ struct Rows {
   const Q8KBlock& operator[](int r) const { return x[r * n_super]; }
 };
 
-// dot += the products of line J of a block's weights with block i of the rows.
+// dot += the products of line J of a block's weights with a block of the rows, at `at` of a super-block.
 template <WeightFormat F, int J, int R>
-[[gnu::always_inline]] inline void AddLine(const std::byte* w, const Rows<R>& x, int i, __m512i (&dot)[R]) {
+[[gnu::always_inline]] inline void AddLine(const std::byte* w, const Rows<R>& x, int at, __m512i (&dot)[R]) {
   const __m512i weights = Line<F, J>(w);
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    dot[r] = _mm512_dpbusd_epi32(dot[r], weights, Broadcast32(x[r].q + kQuantBlock * i + 4 * J));
-  }
+  for (int r = 0; r < R; ++r) dot[r] = _mm512_dpbusd_epi32(dot[r], weights, Broadcast32(x[r].q + at + 4 * J));
 }
 
 template <WeightFormat F, int R, int... J>
-[[gnu::always_inline]] inline void AddLines(Lines<J...>, const std::byte* w, const Rows<R>& x, int i,
+[[gnu::always_inline]] inline void AddLines(Lines<J...>, const std::byte* w, const Rows<R>& x, int at,
                                             __m512i (&dot)[R]) {
-  (AddLine<F, J>(w, x, i, dot), ...);
+  (AddLine<F, J>(w, x, at, dot), ...);
 }
 
 template <int R>
@@ -79,122 +87,153 @@ template <int R>
   for (int r = 0; r < R; ++r) sums[r] = _mm512_setzero_si512();
 }
 
-// Adds up steps * factor * (the dot of a block or of its half) of R rows of a super-block.
-//
-// Of Q4_K and Q5_K two blocks at a time: one instruction multiplies the factors of both with steps, in 16
-// bits.
+// What a super-block of R rows has beside its q.
 template <WeightFormat F, int R>
-class SuperDots {
+class RowSteps {
  public:
-  static constexpr int kBlocksAtOnce = 2;
-
-  explicit SuperDots(const Rows<R>& x) {
+  explicit RowSteps(const Rows<R>& x) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x[r].steps));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(steps_[r]), _mm_cvtepu8_epi16(bytes));
+      const __m128i pairs = kHasHalves<F> ? _mm_unpacklo_epi8(bytes, bytes) : bytes;
+      if constexpr (kHasHalves<F>) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs_[r]), _mm256_cvtepu8_epi16(pairs));
+      } else {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(pairs_[r]), _mm_cvtepu8_epi16(pairs));
+      }
+      if constexpr (!kHasMin<F>) SetStarts(x[r], pairs, starts_[r]);
     }
   }
 
-  // Of block `i` and the next, whose weights begin at w.
-  [[gnu::always_inline]] void Add(const SuperScales<F>& scales, int64_t super, int i, const std::byte* w,
-                                  const Rows<R>& x, __m512i (&dots)[R]) const {
+  // Of the blocks of pair `i`, 16 bits each.
+  __m512i Pair(int r, int i) const { return _mm512_set1_epi32(pairs_[r][i]); }
+  // What dot d begins with.
+  __m512i Start(int r, int d) const {
+    if constexpr (kHasMin<F>) {
+      return _mm512_setzero_si512();
+    } else {
+      return _mm512_set1_epi32(starts_[r][d]);
+    }
+  }
+
+ private:
+  static constexpr int kDots = 2 * kPairs<F>;
+
+  // -offset times the sums of q. The block has steps times these sums: the quotients are integers, and what
+  // is computed here is within a tenth of them.
+  static void SetStarts(const Q8KBlock& x, __m128i steps, int32_t (&starts)[kDots]) {
+    constexpr auto kOf = static_cast<float>(-kOffset<F>);
+    alignas(64) static constexpr float kOfSteps[16] = {0.0F,    kOf / 1, kOf / 2, kOf / 3, kOf / 4,
+                                                       kOf / 5, kOf / 6, kOf / 7, kOf / 8};
+    const auto* sums = reinterpret_cast<const __m128i*>(kHasHalves<F> ? x.half_sums : x.block_sums);
+    const __m512 factors = _mm512_permutexvar_ps(_mm512_cvtepu8_epi32(steps), _mm512_load_ps(kOfSteps));
+    const __m256i words = kHasHalves<F> ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums))
+                                        : _mm256_zextsi128_si256(_mm_loadu_si128(sums));
+    const __m512 values = _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(words));
+    const __m512i all = _mm512_cvtps_epi32(_mm512_mul_ps(values, factors));
+    if constexpr (kHasHalves<F>) {
+      _mm512_storeu_si512(starts, all);
+    } else {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(starts), _mm512_castsi512_si256(all));
+    }
+  }
+
+  int32_t pairs_[R][kPairs<F>];
+  int32_t starts_[R][kHasMin<F> ? 1 : kDots];
+};
+
+// Which blocks have sums of products with any of R rows that might not fit 16 bits: a bit each.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline int WideBlocks(const Rows<R>& x) {
+  if constexpr (kBits<F> == 3) {
+    return 0;  // at most 16 * 4 * 127
+  } else if constexpr (kHasCodes<F>) {
+    return 255;
+  } else {
+    int wide = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) wide |= x[r].wide[kBits<F> - 4];
+    return wide;
+  }
+}
+
+// dots += factors * steps * the sums `first` and `second` of pair `i`.
+template <WeightFormat F, bool kWide, int R>
+[[gnu::always_inline]] inline void AddScaled(__m512i factors, const RowSteps<F, R>& steps, int i,
+                                             const __m512i (&first)[R], const __m512i (&second)[R],
+                                             __m512i (&dots)[R]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512i products = _mm512_mullo_epi16(factors, steps.Pair(r, i));
+    if constexpr (!kWide) {
+      const __m512i both = Both(first[r], second[r]);
+      dots[r] = _mm512_dpwssd_epi32(dots[r], products, both);
+    } else {
+      const __m512i of_second =
+          kHasMin<F> ? _mm512_srli_epi32(products, 16) : _mm512_srai_epi32(products, 16);
+      const __m512i of_first = kHasMin<F> ? _mm512_and_si512(products, _mm512_set1_epi32(0xFFFF))
+                                          : _mm512_srai_epi32(_mm512_slli_epi32(products, 16), 16);
+      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(first[r], of_first));
+      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(second[r], of_second));
+    }
+  }
+}
+
+// dots += steps * factor * sum of products, of pair `i` of a super-block, whose weights begin at w. `wide`:
+// of what WideBlocks says.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline void AddPair(__m512i factors, const RowSteps<F, R>& steps, int i, bool wide,
+                                           const std::byte* w, const Rows<R>& x, __m512i (&dots)[R]) {
+  __m512i first[R], second[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    first[r] = steps.Start(r, 2 * i);
+    second[r] = steps.Start(r, 2 * i + 1);
+  }
+  const int at = kBlocksOfPair<F> * kQuantBlock * i;
+  if constexpr (kHasHalves<F>) {
+    AddLines<F>(Lines<0, 1, 2, 3>(), w, x, at, first);
+    AddLines<F>(Lines<4, 5, 6, 7>(), w, x, at, second);
+  } else {
     constexpr Lines<0, 4, 1, 5, 2, 6, 3, 7> kLines;
-    const __m512i factors = scales.Pair((super * kBlocks + i) / 2);
-    __m512i dot[R], products[R];
-    Clear(dot);
-    AddLines<F>(kLines, w, x, i, dot);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      products[r] = _mm512_mullo_epi16(factors, _mm512_set1_epi32(steps_[r][i / 2]));
-      const __m512i first = _mm512_and_si512(products[r], _mm512_set1_epi32(0xFFFF));
-      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r], first));
-    }
-    Clear(dot);
-    AddLines<F>(kLines, w + kBlockBytes<F>, x, i + 1, dot);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512i second = _mm512_srli_epi32(products[r], 16);
-      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(dot[r], second));
-    }
+    AddLines<F>(kLines, w, x, at, first);
+    AddLines<F>(kLines, w + kBlockBytes<F>, x, at + kQuantBlock, second);
   }
-
- private:
-  int32_t steps_[R][kBlocks / 2];  // of two blocks, 16 bits each
-};
-
-// Of Q6_K the dot of a half begins with what 32, which was added to its weights, makes it too large.
-template <int R>
-class SuperDots<WeightFormat::kSuperU6Halves, R> {
- public:
-  static constexpr WeightFormat kFormat = WeightFormat::kSuperU6Halves;
-  static constexpr int kBlocksAtOnce = 1;
-
-  explicit SuperDots(const Rows<R>& x) {
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x[r].steps));
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(steps_[r]), _mm256_cvtepu8_epi32(bytes));
-      _mm512_storeu_si512(less_32_[r], Less32(x[r], bytes));
-    }
+  if (wide) {
+    AddScaled<F, true>(factors, steps, i, first, second, dots);
+  } else {
+    AddScaled<F, false>(factors, steps, i, first, second, dots);
   }
+}
 
-  [[gnu::always_inline]] void Add(const SuperScales<kFormat>& scales, int64_t super, int i,
-                                  const std::byte* w, const Rows<R>& x, __m512i (&dots)[R]) const {
-    const int64_t half = 2 * (super * kBlocks + i);
-    const __m512i first = scales.Factor(half), second = scales.Factor(half + 1);
-    __m512i dot[R], both[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) dot[r] = _mm512_set1_epi32(less_32_[r][2 * i]);
-    AddLines<kFormat>(Lines<0, 1, 2, 3>(), w, x, i, dot);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      both[r] = _mm512_mullo_epi32(dot[r], first);
-      dot[r] = _mm512_set1_epi32(less_32_[r][2 * i + 1]);
-    }
-    AddLines<kFormat>(Lines<4, 5, 6, 7>(), w, x, i, dot);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      both[r] = _mm512_add_epi32(both[r], _mm512_mullo_epi32(dot[r], second));
-      dots[r] = _mm512_add_epi32(dots[r], _mm512_mullo_epi32(both[r], _mm512_set1_epi32(steps_[r][i])));
-    }
-  }
-
- private:
-  // -32 times the sums of the halves' q. The block has steps times these sums: the quotients are integers,
-  // and what is computed here is within a hundredth of them.
-  static __m512i Less32(const Q8KBlock& x, __m128i steps) {
-    alignas(64) static constexpr float kOfSteps[16] = {
-        0.0F, -32 / 1.0F, -32 / 2.0F, -32 / 3.0F, -32 / 4.0F, -32 / 5.0F, -32 / 6.0F, -32 / 7.0F, -32 / 8.0F};
-    const __m512i of_halves = _mm512_cvtepu8_epi32(_mm_unpacklo_epi8(steps, steps));
-    const __m512 factors = _mm512_permutexvar_ps(of_halves, _mm512_load_ps(kOfSteps));
-    const __m512i sums =
-        _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x.half_sums)));
-    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factors));
-  }
-
-  int32_t steps_[R][kBlocks], less_32_[R][2 * kBlocks];
-};
-
-// R rows against the span. Their sums are in memory: registers are for dots.
+// The integers of super-block `super` with R rows. Meanwhile `lines` cache lines for each pair are fetched.
 template <WeightFormat F, int R>
-[[gnu::noinline]] void Q8KTile(const Span<SuperScales<F>>& span, int row) {
+[[gnu::always_inline]] inline void AddPairs(const SuperScales<F>& scales, int64_t super, const std::byte* w,
+                                            const Rows<R>& x, const std::byte* next, int lines,
+                                            __m512i (&dots)[R]) {
+  const RowSteps<F, R> steps(x);
+  const int wide = WideBlocks<F>(x);
+  Clear(dots);
+  for (int i = 0; i < kPairs<F>; ++i, w += kBlocksOfPair<F> * kBlockBytes<F>) {
+#pragma GCC unroll 1
+    for (int line = 0; line < lines; ++line, next += 64) FetchLine(next);
+    const bool any = kHasCodes<F> || (wide >> kBlocksOfPair<F> * i & (kHasHalves<F> ? 1 : 3)) != 0;
+    AddPair<F>(scales.Pair(super * kPairs<F> + i), steps, i, any, w, x, dots);
+  }
+}
+
+// R rows against the span. Their sums are in memory: registers are for dots. `lines` of span.next are fetched
+// at each pair.
+template <WeightFormat F, int R>
+[[gnu::noinline]] void Q8KTile(const Span<SuperScales<F>>& span, int row, int lines) {
   const SuperScales<F> scales = *span.scales;
   const std::byte *w = span.quants, *next = span.next;
   float* acc = span.acc + row * kRowGroup;
   Rows<R> x = {span.Row(row), span.n_super};
-  for (int64_t super = span.begin; super < span.end; ++super, ++x.x) {
-    const SuperDots<F, R> super_dots(x);
+  for (int64_t super = span.begin; super < span.end; ++super, ++x.x, w += kBlocks * kBlockBytes<F>) {
     __m512i dots[R], minima[R];
-    Clear(dots);
-    constexpr int kAtOnce = SuperDots<F, R>::kBlocksAtOnce;
-    for (int i = 0; i < kBlocks; i += kAtOnce, w += kAtOnce * kBlockBytes<F>) {
-      if (next != nullptr) {
-#pragma GCC unroll 16
-        for (int line = 0; line < kAtOnce * kBlockLines<F>; ++line, next += 64) FetchLine(next);
-      }
-      super_dots.Add(scales, super, i, w, x, dots);
-    }
+    AddPairs(scales, super, w, x, next, lines, dots);
+    next += kPairs<F> * lines * 64;
     if constexpr (kHasMin<F>) {
       Clear(minima);
       for (int i = 0; i < kBlocks / 2; ++i) {
@@ -224,12 +263,17 @@ struct Isa {
   template <WeightFormat F>
   static constexpr int kManyRows = kNever;
 
-  // The first tile fetches the next group, so that memory never idles.
+  // Together the tiles fetch the next group, so that memory never idles.
   template <WeightFormat F, Quants Q>
   static void Tiles(Span<SuperScales<F>> span, int n_rows) {
+    const int n_tiles = (n_rows + kMostRows - 1) / kMostRows;
+    int left = span.next == nullptr ? 0 : kBlocksOfPair<F> * kBlockLines<F>;  // lines at a pair
+    int lines = (left + n_tiles - 1) / n_tiles;
     ForEachTile(n_rows, [&](auto rows, int row) {
-      Q8KTile<F, decltype(rows)::kValue>(span, row);
-      span.next = nullptr;
+      if (lines > left) lines = left;
+      Q8KTile<F, decltype(rows)::kValue>(span, row, lines);
+      span.next += (span.end - span.begin) * kPairs<F> * lines * 64;
+      left -= lines;
     });
   }
 
@@ -251,11 +295,17 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
       block = kNoNumbersQ8K;
       continue;
     }
-    for (int h = 0; h < 16; ++h) {
-      const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + 16 * h), _mm512_set1_ps(inverse[h / 2]));
-      const __m512i q = _mm512_cvtps_epi32(scaled);  // rounds to nearest even
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h), _mm512_cvtsepi32_epi8(q));
-      SetHalfSum(h, SumOf(q), block);
+    for (int i = 0; i < kBlocks; ++i) {
+      int32_t sums[2], magnitudes[2];
+      for (int h = 0; h < 2; ++h) {
+        const int at = kQuantBlock * i + 16 * h;
+        const __m512 scaled = _mm512_mul_ps(_mm512_loadu_ps(x + at), _mm512_set1_ps(inverse[i]));
+        const __m512i q = _mm512_cvtps_epi32(scaled);  // rounds to nearest even
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + at), _mm512_cvtsepi32_epi8(q));
+        sums[h] = SumOf(q);
+        magnitudes[h] = SumOf(_mm512_abs_epi32(q));
+      }
+      SetBlockSums(i, sums, magnitudes, block);
     }
   }
 }

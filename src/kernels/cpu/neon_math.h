@@ -45,6 +45,20 @@ inline Lanes8 LoadHalf8(const std::byte* p) {
   return {{vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)}};
 }
 
+// 2^(byte - 128) of 8 bytes. Below 2^-126 there are two such numbers, whose bits are the greater here.
+inline Lanes8 LoadExponents8(const std::byte* p) {
+  const uint16x8_t bytes = vmovl_u8(vld1_u8(reinterpret_cast<const uint8_t*>(p)));
+  Lanes8 lanes;
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; ++v) {
+    const int32x4_t e = vreinterpretq_s32_u32(vmovl_u16(v == 0 ? vget_low_u16(bytes) : vget_high_u16(bytes)));
+    const int32x4_t normal = vshlq_n_s32(vsubq_s32(e, vdupq_n_s32(1)), 23);
+    const int32x4_t tiny = vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(1)), 21);
+    lanes.v[v] = vreinterpretq_f32_s32(vmaxq_s32(normal, tiny));
+  }
+  return lanes;
+}
+
 inline Lanes8 LoadBFloat8(const std::byte* p) {
   const uint16x8_t h = vreinterpretq_u16_u8(LoadBytes(p));
   return {{vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(h), 16)),

@@ -25,7 +25,10 @@ class GroupScales {
       : scales_(group + static_cast<size_t>(n_block) * kBlockBytes<F>),
         minima_(scales_ + static_cast<size_t>(n_block) * kRowGroup * 2) {}
 
-  Lanes8 Scale(int b, int lane) const { return LoadHalf8(scales_ + At(b, lane)); }
+  Lanes8 Scale(int b, int lane) const {
+    if constexpr (kScaleBytes<F> == 1) return LoadExponents8(scales_ + At(b, lane) / 2);
+    return LoadHalf8(scales_ + At(b, lane));
+  }
   Lanes8 Minimum(int b, int lane) const { return LoadHalf8(minima_ + At(b, lane)); }
 
  private:
@@ -47,7 +50,7 @@ template <WeightFormat F, int I, int R, int V>
   for (int r = 0; r < R; ++r) {
     const Q8Block& block = x[r][b];
     q[r] = vld1q_s8(block.q + 16 * I);
-    constexpr int kLess = kOffset<F> == 128 ? 0 : kOffset<F> / 8;  // what was added to U4 and U5 weights
+    constexpr int kLess = kOffset<F> == 128 ? 0 : kOffset<F> / 8;  // what was added to weights
     const int32x4_t start = vdupq_n_s32(kLess * block.less_8[I]);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) dot[r][v] = start;

@@ -59,11 +59,13 @@ inline uint8x16_t Line(const std::byte* w) {
   }
 }
 
-// Line J as signed bytes, which is how they are unpacked. What was added to U4 and U5 weights is taken off
-// the sums; the others lose it here.
+// Line J as signed bytes, which is how they are unpacked. What was added to weights of at most five bits in
+// blocks of 32 is taken off the sums; the others lose it here.
 template <WeightFormat F, int J>
 inline int8x16_t SignedLine(const std::byte* w) {
-  const uint8x16_t line = Line<F, J>(w);
+  uint8x16_t line = Line<F, J>(w);
+  if constexpr (kHasCodes<F>) line = vqtbl1q_u8(vld1q_u8(kByteOfCode<F>.of), line);
+  if constexpr (kOffset<F> == 4) return vreinterpretq_s8_u8(vsubq_u8(line, vdupq_n_u8(4)));
   if constexpr (kOffset<F> == 32) return vreinterpretq_s8_u8(vsubq_u8(line, vdupq_n_u8(32)));
   if constexpr (kOffset<F> == 128) return vreinterpretq_s8_u8(veorq_u8(line, vdupq_n_u8(128)));
   return vreinterpretq_s8_u8(line);

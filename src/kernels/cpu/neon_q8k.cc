@@ -105,9 +105,9 @@ template <WeightFormat F, Quants Q, int R, int V>
     }
     const int b = super * kBlocks + i;
     AddDots<F, Q, 0, R, V>(w, q, dot);
-    if constexpr (!kHasMin<F>) AddTimesFactor<F, R, V>(scales, 2 * b, lane, steps, dot, dots);
+    if constexpr (kHasHalves<F>) AddTimesFactor<F, R, V>(scales, 2 * b, lane, steps, dot, dots);
     AddDots<F, Q, 1, R, V>(w, q, dot);
-    AddTimesFactor<F, R, V>(scales, kHasMin<F> ? b : 2 * b + 1, lane, steps, dot, dots);
+    AddTimesFactor<F, R, V>(scales, kHasHalves<F> ? 2 * b + 1 : b, lane, steps, dot, dots);
   }
 }
 
@@ -255,6 +255,7 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
     const bool tiny = largest < 0x1.0p-116F;
     const float steps_of_one = tiny ? 0.0F : 8.0F / largest, finest = tiny ? 0.0F : 1016.0F / largest;
     block.d = largest / 1016.0F;
+    for (uint8_t& blocks : block.wide) blocks = 0;
     block.unused = 0;
     for (int i = 0; i < kBlocks; ++i) {
       const float32x4_t whole = vrndpq_f32(vmulq_n_f32(vdupq_n_f32(of_block[i]), steps_of_one));
@@ -262,8 +263,9 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
           vgetq_lane_f32(vminq_f32(vmaxq_f32(whole, vdupq_n_f32(1.0F)), vdupq_n_f32(8.0F)), 0);
       const float inverse = finest / steps;
       block.steps[i] = static_cast<uint8_t>(steps);
-      block.block_sums[i] = 0;
-      for (int h = 2 * i; h < 2 * i + 2; ++h) {
+      int32_t sums[2], magnitudes[2];
+      for (int of_block = 0; of_block < 2; ++of_block) {
+        const int h = 2 * i + of_block;
         int32x4_t q[4];
 #pragma GCC unroll 4
         for (int v = 0; v < 4; ++v)
@@ -271,10 +273,13 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
         const int16x8_t low = vcombine_s16(vmovn_s32(q[0]), vmovn_s32(q[1]));
         const int16x8_t high = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
         vst1q_s8(block.q + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
-        const int32_t sum = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
-        block.half_sums[h] = static_cast<int16_t>(block.steps[i] * sum);
-        block.block_sums[i] = static_cast<int16_t>(block.block_sums[i] + block.half_sums[h]);
+        sums[of_block] = vaddvq_s32(vaddq_s32(vaddq_s32(q[0], q[1]), vaddq_s32(q[2], q[3])));
+        magnitudes[of_block] = vaddvq_s32(vaddq_s32(vaddq_s32(vabsq_s32(q[0]), vabsq_s32(q[1])),
+                                                    vaddq_s32(vabsq_s32(q[2]), vabsq_s32(q[3]))));
+        block.half_sums[h] = static_cast<int16_t>(block.steps[i] * sums[of_block]);
       }
+      block.block_sums[i] = static_cast<int16_t>(block.steps[i] * (sums[0] + sums[1]));
+      SetWide(i, magnitudes, sums[0] + sums[1], block.wide);
     }
   }
 }

@@ -46,16 +46,18 @@ inline bool SetSteps(const float* x, Q8KBlock& out, float (&inverse)[8]) {
   const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out.steps), _mm_packus_epi16(words, words));
   out.d = most / 1016.0F;
+  for (uint8_t& blocks : out.wide) blocks = 0;
   out.unused = 0;
   return true;
 }
 
-// half: 0 to 15. sum: of its q.
-inline void SetHalfSum(int half, int32_t sum, Q8KBlock& out) {
-  out.half_sums[half] = static_cast<int16_t>(out.steps[half / 2] * sum);
-  if (half % 2 == 1) {
-    out.block_sums[half / 2] = static_cast<int16_t>(out.half_sums[half - 1] + out.half_sums[half]);
-  }
+// Of block b: the sums of the halves' q, and of their magnitudes.
+inline void SetBlockSums(int b, const int32_t (&sums)[2], const int32_t (&magnitudes)[2], Q8KBlock& out) {
+  const int steps = out.steps[b];
+  out.half_sums[2 * b] = static_cast<int16_t>(steps * sums[0]);
+  out.half_sums[2 * b + 1] = static_cast<int16_t>(steps * sums[1]);
+  out.block_sums[b] = static_cast<int16_t>(steps * (sums[0] + sums[1]));
+  SetWide(b, magnitudes, sums[0] + sums[1], out.wide);
 }
 
 }  // namespace

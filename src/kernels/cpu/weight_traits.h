@@ -20,6 +20,24 @@ template <WeightFormat F>
 inline constexpr int kOffset = kWeightFormats[static_cast<int>(F)].offset;
 template <WeightFormat F>
 inline constexpr bool kHasMin = kWeightFormats[static_cast<int>(F)].minima;
+template <WeightFormat F>
+inline constexpr bool kHasHalves = kWeightFormats[static_cast<int>(F)].halves;
+template <WeightFormat F>
+inline constexpr bool kHasCodes = kWeightFormats[static_cast<int>(F)].values != nullptr;
+template <WeightFormat F>
+inline constexpr size_t kScaleBytes = kWeightFormats[static_cast<int>(F)].scale_bytes;
+// w + offset of each code.
+struct ByteOfCode {
+  alignas(16) uint8_t of[16];
+};
+template <WeightFormat F>
+inline constexpr ByteOfCode kByteOfCode = [] {
+  ByteOfCode bytes = {};
+  for (int i = 0; i < 16; ++i) {
+    bytes.of[i] = static_cast<uint8_t>(kWeightFormats[static_cast<int>(F)].values[i] + kOffset<F>);
+  }
+  return bytes;
+}();
 // Quants of one block of 32 for a group of 16 output rows.
 template <WeightFormat F>
 inline constexpr size_t kBlockBytes = 64 * kBits<F>;
@@ -61,6 +79,10 @@ template <typename F>
       return f(WeightFormatIs<WeightFormat::kU5>());
     case WeightFormat::kU5Min:
       return f(WeightFormatIs<WeightFormat::kU5Min>());
+    case WeightFormat::kU4Iq:
+      return f(WeightFormatIs<WeightFormat::kU4Iq>());
+    case WeightFormat::kU4Fp:
+      return f(WeightFormatIs<WeightFormat::kU4Fp>());
     default:
       return f(WeightFormatIs<WeightFormat::kS8>());
   }
@@ -74,6 +96,10 @@ template <typename F>
       return f(WeightFormatIs<WeightFormat::kSuperU4Min>());
     case WeightFormat::kSuperU5Min:
       return f(WeightFormatIs<WeightFormat::kSuperU5Min>());
+    case WeightFormat::kSuperU3Halves:
+      return f(WeightFormatIs<WeightFormat::kSuperU3Halves>());
+    case WeightFormat::kSuperU4Iq:
+      return f(WeightFormatIs<WeightFormat::kSuperU4Iq>());
     default:
       return f(WeightFormatIs<WeightFormat::kSuperU6Halves>());
   }

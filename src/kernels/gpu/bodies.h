@@ -78,10 +78,13 @@ using ProductsOf = BodyList<ManyRows<Units, 64>, ManyRows<Units, 32>, FewRows<Un
 using ProductBodies = internal::Join<
     internal::ProductsOf<UnitsQ8<WeightFormat::kU4>>, internal::ProductsOf<UnitsQ8<WeightFormat::kU4Min>>,
     internal::ProductsOf<UnitsQ8<WeightFormat::kU5>>, internal::ProductsOf<UnitsQ8<WeightFormat::kU5Min>>,
-    internal::ProductsOf<UnitsQ8<WeightFormat::kS8>>,
+    internal::ProductsOf<UnitsQ8<WeightFormat::kS8>>, internal::ProductsOf<UnitsQ8<WeightFormat::kU4Iq>>,
+    internal::ProductsOf<UnitsQ8<WeightFormat::kU4Fp>>,
     internal::ProductsOf<UnitsQ8K<WeightFormat::kSuperU4Min>>,
     internal::ProductsOf<UnitsQ8K<WeightFormat::kSuperU5Min>>,
+    internal::ProductsOf<UnitsQ8K<WeightFormat::kSuperU3Halves>>,
     internal::ProductsOf<UnitsQ8K<WeightFormat::kSuperU6Halves>>,
+    internal::ProductsOf<UnitsQ8K<WeightFormat::kSuperU4Iq>>,
     BodyList<FloatRows<WeightFormat::kF32>, FloatRows<WeightFormat::kF16>,
              FloatRows<WeightFormat::kBF16>>>::List;
 

@@ -37,6 +37,17 @@ LONGSPEC_GPU uint32_t QuantsOf(const float* x, float inverse, int32_t& sum) {
   return word;
 }
 
+// The sum of the magnitudes of a word's four signed bytes.
+LONGSPEC_GPU int32_t MagnitudeOf(uint32_t word) {
+  int32_t sum = 0;
+  LONGSPEC_UNROLL
+  for (int at = 0; at < 32; at += 8) {
+    const int32_t q = static_cast<int8_t>(word >> at);
+    sum += q < 0 ? -q : q;
+  }
+  return sum;
+}
+
 // A block of 32: eight lanes with four values each, four lanes to a half.
 struct ToQ8 {
   using Block = Q8Block;
@@ -103,20 +114,31 @@ struct ToQ8K {
       q[0] = QuantsOf<Cta>(x, inverse, sum);
       q[1] = QuantsOf<Cta>(x + 4, inverse, sum);
     }
-    sum *= steps;
+    int32_t magnitude = MagnitudeOf(q[0]) + MagnitudeOf(q[1]);
+    magnitude += cta.ShuffleXor(magnitude, 1);
+    const int32_t other = cta.ShuffleXor(magnitude, 2);  // of the block's other half
     const int32_t of_half = sum + cta.ShuffleXor(sum, 1);
     const int32_t of_both = of_half + cta.ShuffleXor(of_half, 2);
+    const int32_t larger = (magnitude + other + (of_both < 0 ? -of_both : of_both)) / 2;
+    uint32_t wide = 0;  // as SetWide of ops.h, in three bytes
+    if (15 * larger > INT16_MAX) wide |= 1;
+    if (31 * larger > INT16_MAX) wide |= 1 << 8;
+    if (32 * (magnitude > other ? magnitude : other) > INT16_MAX) wide |= 1 << 16;
+    wide <<= lane / 4;
+    LONGSPEC_UNROLL
+    for (int mask = 4; mask < kWarp; mask *= 2) wide |= cta.ShuffleXor(wide, mask);
     if (to == nullptr) return;
     auto* words = reinterpret_cast<uint32_t*>(to->q) + 2 * lane;
     words[0] = q[0];
     words[1] = q[1];
-    if (lane % 2 == 0) to->half_sums[lane / 2] = static_cast<int16_t>(of_half);
+    if (lane % 2 == 0) to->half_sums[lane / 2] = static_cast<int16_t>(steps * of_half);
     if (lane % 4 == 0) {
-      to->block_sums[lane / 4] = static_cast<int16_t>(of_both);
+      to->block_sums[lane / 4] = static_cast<int16_t>(steps * of_both);
       to->steps[lane / 4] = static_cast<uint8_t>(steps);
     }
     if (lane == 0) {
       to->d = finite ? Cta::Div(most, 1016.0F) : Cta::Bits(kNanBits);
+      for (int i = 0; i < 3; ++i) to->wide[i] = static_cast<uint8_t>(wide >> 8 * i);
       to->unused = 0;
     }
   }

@@ -40,12 +40,24 @@ struct UnitsQ8 {
   static LONGSPEC_GPU float Next(float acc, float t, const Parts& parts, int unit, int out,
                                  const Q8Block* row) {
     const size_t number = static_cast<size_t>(unit) * kRowGroup + out;
-    acc = Cta::Fma(Cta::Half(At<uint16_t>(parts.scales, number)), t, acc);
+    acc = Cta::Fma(ScaleAt<Cta>(parts.scales, number), t, acc);
     if constexpr (kHasMin<F>) acc = Cta::Fma(Cta::Half(At<uint16_t>(parts.minima, number)), row[unit].s, acc);
     return acc;
   }
 
  private:
+  template <class Cta>
+  static LONGSPEC_GPU float ScaleAt(const std::byte* scales, size_t number) {
+    if constexpr (kScaleBytes<F> == 1) {
+      // 2^(e - 128). Below 2^-126 there are two such numbers, whose bits are the greater here.
+      const int32_t e = At<uint8_t>(scales, number);
+      const uint32_t normal = e == 0 ? 0 : static_cast<uint32_t>(e - 1) << 23;
+      const uint32_t tiny = static_cast<uint32_t>(e + 1) << 21;
+      return Cta::Bits(normal > tiny ? normal : tiny);
+    } else {
+      return Cta::Half(At<uint16_t>(scales, number));
+    }
+  }
   template <int kHalf, class Cta>
   static LONGSPEC_GPU void HalfDots(const Cta& cta, const BlockWeights<F>& w, Lane lane,
                                     const Q8Block* const (&rows)[3], int unit, int32_t (&dots)[4]) {

@@ -30,7 +30,7 @@ struct UnitsQ8K {
     for (int tile = 0; tile < kTiles; ++tile) {
       LONGSPEC_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const Bytes16 end = Cta::Load16(&rows[tile][1 + r][unit].d);  // the scale, the steps, and nothing
+        const Bytes16 end = Cta::Load16(&rows[tile][1 + r][unit].d);  // the scale, the steps, and more
         steps[tile][r][0] = end.words[1];
         steps[tile][r][1] = end.words[2];
       }
@@ -59,7 +59,7 @@ struct UnitsQ8K {
       for (int r = 0; r < 2; ++r) of_sums.template Add<Cta>(rows[tile][1 + r][unit], r, minima);
       LONGSPEC_UNROLL
       for (int e = 0; e < 4; ++e) {
-        if constexpr (kHasHalves<F>) dots[tile][e] -= 32 * static_cast<uint32_t>(minima[e]);
+        if constexpr (!kHasMin<F>) dots[tile][e] -= uint32_t{kOffset<F>} * static_cast<uint32_t>(minima[e]);
         t[tile][e] = Cta::Mul(HalfOf<Cta>(d, e / 2), static_cast<float>(static_cast<int32_t>(dots[tile][e])));
         if constexpr (kHasMin<F>)
           t[tile][e] = Cta::Fma(-HalfOf<Cta>(m, e / 2), static_cast<float>(minima[e]), t[tile][e]);
@@ -113,14 +113,24 @@ struct UnitsQ8K {
       const uint32_t a[4] = {w.template Half<0>(lane, 0), w.template Half<0>(lane, 1),
                              w.template Half<1>(lane, 0), w.template Half<1>(lane, 1)};
       cta.Mma32(c, a, x);
-      const uint32_t apart = (block.factors[0] & 0xFF) | (block.factors[0] & 0xFF00) << 8;
-      LONGSPEC_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const uint32_t both = apart * steps[r];  // at most 63 * 8 in each half
-        dots[r] += static_cast<uint32_t>(c[r]) * (both & 0xFFFF);
-        dots[2 + r] += static_cast<uint32_t>(c[2 + r]) * (both >> 16);
+      if constexpr (kHasMin<F>) {
+        const uint32_t apart = (block.factors[0] & 0xFF) | (block.factors[0] & 0xFF00) << 8;
+        LONGSPEC_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const uint32_t both = apart * steps[r];  // at most 63 * 8 in each half
+          dots[r] += static_cast<uint32_t>(c[r]) * (both & 0xFFFF);
+          dots[2 + r] += static_cast<uint32_t>(c[2 + r]) * (both >> 16);
+        }
+      } else {
+        LONGSPEC_UNROLL
+        for (int e = 0; e < 4; ++e)
+          dots[e] += static_cast<uint32_t>(c[e]) * (SignedFactor(block.factors[0], e) * steps[e % 2]);
       }
     }
+  }
+  // Of sum e of a lane.
+  static LONGSPEC_GPU uint32_t SignedFactor(uint32_t pair, int e) {
+    return static_cast<uint32_t>(static_cast<int8_t>(pair >> 8 * (e / 2)));
   }
   template <int kHalf, class Cta>
   static LONGSPEC_GPU void AddHalf(const Cta& cta, const OfBlock& block, Lane lane, const uint32_t (&x)[2],
@@ -128,55 +138,48 @@ struct UnitsQ8K {
     int32_t c[4] = {};
     cta.Mma16(c, block.w.template Half<kHalf>(lane, 0), block.w.template Half<kHalf>(lane, 1), x[kHalf]);
     LONGSPEC_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      const auto factor = static_cast<uint32_t>(static_cast<int8_t>(block.factors[kHalf] >> 8 * (e / 2)));
-      dots[e] += static_cast<uint32_t>(c[e]) * (factor * steps[e % 2]);
-    }
+    for (int e = 0; e < 4; ++e)
+      dots[e] += static_cast<uint32_t>(c[e]) * (SignedFactor(block.factors[kHalf], e) * steps[e % 2]);
   }
 
-  // Factors of steps * (sum of q). *Min: the minimum's factors of block_sums. *Halves: the factors of
-  // half_sums, of which 32 times is what was added to the weights. Four in a word, for each of a lane's two
-  // outputs.
+  // Factors of steps * (sum of q). *Min: the minimum's factors of block_sums. Else: the factors of block_sums
+  // or half_sums, of which as many times as the offset is what was added to the weights. Four in a word, for
+  // each of a lane's two outputs.
   class OfSums {
    public:
     template <class Parts>
     LONGSPEC_GPU OfSums(const Parts& parts, int unit, Lane lane) {
-      const std::byte* bytes = kHasHalves<F> ? parts.factors : parts.min_factors;
-      if constexpr (kWords > 0) {
+      const std::byte* bytes = kHasMin<F> ? parts.min_factors : parts.factors;
+      LONGSPEC_UNROLL
+      for (int i = 0; i < kWords; ++i) {
+        uint32_t pairs[4];
         LONGSPEC_UNROLL
-        for (int i = 0; i < kWords; ++i) {
-          uint32_t pairs[4];
-          LONGSPEC_UNROLL
-          for (int k = 0; k < 4; ++k) pairs[k] = Pair(bytes, unit * kWords * 4 + 4 * i + k, lane);
-          const uint32_t low = pairs[0] | pairs[1] << 16, high = pairs[2] | pairs[3] << 16;
-          words_[0][i] = (low & 0xFF) | (low >> 8 & 0xFF00) | (high & 0xFF) << 16 | (high & 0xFF0000) << 8;
-          words_[1][i] =
-              (low >> 8 & 0xFF) | (low >> 16 & 0xFF00) | (high & 0xFF00) << 8 | (high & 0xFF000000);
-        }
+        for (int k = 0; k < 4; ++k) pairs[k] = Pair(bytes, unit * kWords * 4 + 4 * i + k, lane);
+        const uint32_t low = pairs[0] | pairs[1] << 16, high = pairs[2] | pairs[3] << 16;
+        words_[0][i] = (low & 0xFF) | (low >> 8 & 0xFF00) | (high & 0xFF) << 16 | (high & 0xFF0000) << 8;
+        words_[1][i] = (low >> 8 & 0xFF) | (low >> 16 & 0xFF00) | (high & 0xFF00) << 8 | (high & 0xFF000000);
       }
     }
     template <class Cta>
     LONGSPEC_GPU void Add(const Q8KBlock& x, int r, int32_t (&sums)[4]) const {
-      if constexpr (kWords > 0) {
-        const void* from = kHasHalves<F> ? x.half_sums : x.block_sums;
+      const void* from = kHasHalves<F> ? x.half_sums : x.block_sums;
+      LONGSPEC_UNROLL
+      for (int i = 0; i < kWords; i += 2) {
+        const Bytes16 pairs = Cta::Load16(static_cast<const std::byte*>(from) + 8 * i);
         LONGSPEC_UNROLL
-        for (int i = 0; i < kWords; i += 2) {
-          const Bytes16 pairs = Cta::Load16(static_cast<const std::byte*>(from) + 8 * i);
-          LONGSPEC_UNROLL
-          for (int o = 0; o < 2; ++o) {
-            int32_t& sum = sums[2 * o + r];
-            sum = Cta::template Dot2<0>(pairs.words[0], words_[o][i], sum);
-            sum = Cta::template Dot2<1>(pairs.words[1], words_[o][i], sum);
-            sum = Cta::template Dot2<0>(pairs.words[2], words_[o][i + 1], sum);
-            sum = Cta::template Dot2<1>(pairs.words[3], words_[o][i + 1], sum);
-          }
+        for (int o = 0; o < 2; ++o) {
+          int32_t& sum = sums[2 * o + r];
+          sum = Cta::template Dot2<0>(pairs.words[0], words_[o][i], sum);
+          sum = Cta::template Dot2<1>(pairs.words[1], words_[o][i], sum);
+          sum = Cta::template Dot2<0>(pairs.words[2], words_[o][i + 1], sum);
+          sum = Cta::template Dot2<1>(pairs.words[3], words_[o][i + 1], sum);
         }
       }
     }
 
    private:
-    static constexpr int kWords = kHasHalves<F> ? 4 : kHasMin<F> ? 2 : 0;
-    uint32_t words_[2][kWords > 0 ? kWords : 1];
+    static constexpr int kWords = kHasHalves<F> ? 4 : 2;
+    uint32_t words_[2][kWords];
   };
 };
 

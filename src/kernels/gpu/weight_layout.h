@@ -14,8 +14,6 @@
 namespace longspec::kernels::gpu {
 
 template <WeightFormat F>
-inline constexpr bool kHasHalves = kWeightFormats[static_cast<int>(F)].halves;
-template <WeightFormat F>
 inline constexpr bool kHasSuper = kWeightFormats[static_cast<int>(F)].arithmetic == Arithmetic::kQ8K;
 
 template <typename T>
@@ -92,6 +90,26 @@ LONGSPEC_GPU auto OfLane(int j) {
   }
 }
 
+// Eight bytes of kByteOfCode, from `first` on.
+template <WeightFormat F>
+consteval uint64_t EightBytesOfCodes(int first) {
+  uint64_t bytes = 0;
+  for (int i = 0; i < 8; ++i) bytes |= uint64_t{kByteOfCode<F>.of[first + i]} << 8 * i;
+  return bytes;
+}
+// w + offset of four codes.
+template <WeightFormat F>
+LONGSPEC_GPU uint32_t BytesOfCodes(uint32_t codes) {
+  constexpr uint64_t kLow = EightBytesOfCodes<F>(0), kHigh = EightBytesOfCodes<F>(8);
+  uint32_t bytes = 0;
+  LONGSPEC_UNROLL
+  for (int at = 0; at < 32; at += 8) {
+    const uint32_t code = codes >> at & 15;
+    bytes |= static_cast<uint32_t>((code < 8 ? kLow : kHigh) >> 8 * (code & 7) & 255) << at;
+  }
+  return bytes;
+}
+
 // A lane's weights of a block of 32 k, as they lie in memory.
 template <WeightFormat F>
 struct BlockWeights {
@@ -112,6 +130,7 @@ struct BlockWeights {
     uint32_t word = PartOf<kHalf, 0>(lane, second);
     if constexpr (kLoads.n_parts[kHalf] > 1) word |= PartOf<kHalf, 1>(lane, second);
     if constexpr (kLoads.n_parts[kHalf] > 2) word |= PartOf<kHalf, 2>(lane, second);
+    if constexpr (kHasCodes<F>) word = BytesOfCodes<F>(word);
     return word;
   }
 
@@ -129,7 +148,7 @@ struct BlockWeights {
 template <WeightFormat F, int kBlocks>
 struct PartBytes {
   static constexpr size_t kQuants = kBlocks * kBlockBytes<F>;
-  static constexpr size_t kNumbers = kRowGroup * 2;  // scales, and as many minima
+  static constexpr size_t kNumbers = kRowGroup * kScaleBytes<F>;  // scales, and as many minima
   static constexpr size_t kFactors = kHasSuper<F> ? kBlocks * kRowGroup * (kHasHalves<F> ? 2 : 1) : 0;
   static constexpr size_t kMinima = kHasMin<F> ? kNumbers : 0;
   static constexpr size_t kMinFactors = kHasSuper<F> && kHasMin<F> ? kBlocks * kRowGroup : 0;
@@ -143,9 +162,9 @@ struct GroupParts {
   static constexpr bool kInSharedMemory = kShared;
 
   const std::byte* quants;
-  const std::byte* scales;       // (n_units, 16) f16
+  const std::byte* scales;       // (n_units, 16) f16, or exponents, u8
   const std::byte* minima;       // likewise
-  const std::byte* factors;      // (n_block, 16) u8, or (n_block, 2, 16) i8
+  const std::byte* factors;      // (n_block, 16) u8 or i8, or (n_block, 2, 16) i8
   const std::byte* min_factors;  // (n_block, 16) u8
 
   LONGSPEC_GPU GroupParts(const std::byte* group, int n_units) {

@@ -38,7 +38,8 @@ std::vector<int> QuantsOf(WeightFormat format, const std::byte* group, int n_blo
         const int byte = std::to_integer<int>(block[64 * part.line + 4 * lane + k % 4]);
         quant |= (byte >> part.from & ((1 << part.n) - 1)) << part.to;
       }
-      quants.push_back(quant - Info(format).offset);
+      const int8_t* values = Info(format).values;
+      quants.push_back(values != nullptr ? values[quant] : quant - Info(format).offset);
     }
   }
   return quants;
@@ -50,10 +51,12 @@ class GroupScales {
   GroupScales(const std::byte* scales, int lane) : scales_(scales), lane_(lane) {}
 
   float Half(int row) const { return HalfToFloat(LoadU16(scales_ + At(row) * 2)); }
+  float PowerOfTwo(int row) const { return std::ldexp(1.0F, std::to_integer<int>(scales_[At(row)]) - 128); }
   // Of `rows` rows of halves followed by 8-bit factors.
   int Factor(int rows, int index) const {
     return std::to_integer<int>(scales_[static_cast<size_t>(rows) * kRowGroup * 2 + At(index)]);
   }
+  int SignedFactor(int rows, int index) const { return static_cast<int8_t>(Factor(rows, index)); }
 
  private:
   size_t At(int row) const { return static_cast<size_t>(row) * kRowGroup + static_cast<size_t>(lane_); }
@@ -131,7 +134,8 @@ void MatmulQ8(const MatmulQ8Args& a) {
         int dot[2] = {};
         for (int k = 0; k < kQuantBlock; ++k) dot[k / 16] += w[Z(kQuantBlock * b + k)] * x.q[k];
         const float sum = std::fma(static_cast<float>(dot[1]), x.d[1], static_cast<float>(dot[0]) * x.d[0]);
-        acc = std::fma(scales.Half(b), sum, acc);
+        const float scale = Info(format).scale_bytes == 1 ? scales.PowerOfTwo(b) : scales.Half(b);
+        acc = std::fma(scale, sum, acc);
         if (Info(format).minima) acc = std::fma(scales.Half(n_block + b), x.s, acc);
       }
       return acc;
@@ -164,6 +168,15 @@ void QuantizeQ8K(const float* x, int n, Q8KBlock* out) {
       block.half_sums[i / 16] = static_cast<int16_t>(block.half_sums[i / 16] + block.steps[of] * q);
       block.block_sums[of] = static_cast<int16_t>(block.block_sums[of] + block.steps[of] * q);
     }
+    for (int of = 0; of < 8; ++of) {
+      int magnitudes[2] = {}, sum = 0;
+      for (int i = 0; i < kQuantBlock; ++i) {
+        const int q = block.q[kQuantBlock * of + i];
+        magnitudes[i / 16] += std::abs(q);
+        sum += q;
+      }
+      SetWide(of, magnitudes, sum, block.wide);
+    }
   }
 }
 
@@ -189,10 +202,10 @@ void MatmulQ8K(const MatmulQ8KArgs& a) {
           }
           const int steps = x.steps[i];
           if (has_halves) {
-            for (int h = 0; h < 2; ++h)
-              dots += steps * static_cast<int8_t>(scales.Factor(n_numbers, 2 * b + h)) * dot[h];
+            for (int h = 0; h < 2; ++h) dots += steps * scales.SignedFactor(n_numbers, 2 * b + h) * dot[h];
           } else {
-            dots += steps * scales.Factor(n_numbers, b) * (dot[0] + dot[1]);
+            const int factor = has_min ? scales.Factor(n_numbers, b) : scales.SignedFactor(n_numbers, b);
+            dots += steps * factor * (dot[0] + dot[1]);
           }
           if (has_min) minima += steps * scales.Factor(n_numbers, n_block + b) * sum;
         }

@@ -85,6 +85,11 @@ inline __m512i EmulatedWidenSigned(__m128i v) {
   return Joined(_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(v, v)));
 }
 
+inline __m512i EmulatedShiftSigned(__m512i v, int by) {
+  const IntHalves h = HalvesOf(v);
+  return Joined(_mm256_srai_epi32(h.low, by), _mm256_srai_epi32(h.high, by));
+}
+
 inline __m256i EmulatedTruncate(__m512i v) {
   uint32_t wide[16];
   uint16_t narrow[16];
@@ -161,6 +166,7 @@ inline void EmulatedMaskStore(float* p, unsigned mask, __m512 v) {
 #define _mm512_cvtepu8_epi32(v) EmulatedWidenBytes(v)
 #define _mm512_cvtepi8_epi32(v) EmulatedWidenSigned(v)
 #define _mm512_cvtepi32_epi16(v) EmulatedTruncate(v)
+#define _mm512_srai_epi32(v, by) EmulatedShiftSigned(v, by)
 #define _mm512_fmaddsub_ps(a, b, c) EmulatedFmaddsub(a, b, c)
 #define _mm512_mask_loadu_ps(otherwise, mask, p) EmulatedMaskLoad(otherwise, mask, p)
 #define _mm512_maskz_loadu_ps(mask, p) EmulatedMaskLoad(_mm512_setzero_ps(), mask, p)

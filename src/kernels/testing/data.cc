@@ -28,10 +28,17 @@ void FillQuantized(std::byte* group, WeightFormat format, int64_t n_in, Fill fil
     group[i] = static_cast<std::byte>(fill == Fill::kLargest ? end : random.Bits() & 255);
   }
   for (size_t i = 0; i < size(layout.factors); ++i) {
-    const uint32_t most = info.halves ? 255 : 63;
-    const uint32_t largest = info.halves ? 128 : 63;  // -128 where they are signed
+    const int least = info.minima ? 0 : -info.factors, n = info.factors - least;
+    const int largest = info.minima ? info.factors - 1 : least;
     group[quants + scales + i] =
-        static_cast<std::byte>(fill == Fill::kLargest ? largest : random.Bits() & most);
+        static_cast<std::byte>(fill == Fill::kLargest ? largest : least + random.Below(n));
+  }
+  if (info.scale_bytes == 1) {
+    // One in eight is a denormal or almost.
+    for (size_t i = 0; i < scales; ++i)
+      group[quants + i] =
+          static_cast<std::byte>(random.Below(8) == 0 ? random.Below(4) : 112 + random.Below(16));
+    return;
   }
   for (size_t i = 0; i < scales; i += 2) {
     const uint16_t h = RandomHalf(random);
@@ -131,8 +138,10 @@ std::vector<Q8KBlock> TestActivationsQ8K(int n_rows, int64_t n_in, Fill fill, ui
   for (Q8KBlock& block : blocks) {
     block = {};
     const int8_t largest = random.Below(2) == 0 ? 127 : -127;
+    const int divisor = fill == Fill::kSmall && (&block - blocks.data()) % 5 != 0 ? 3 : 1;
     for (size_t i = 0; i < kSuperBlock; ++i) {
-      block.q[i] = fill == Fill::kLargest ? largest : static_cast<int8_t>(random.Below(255) - 127);
+      block.q[i] =
+          fill == Fill::kLargest ? largest : static_cast<int8_t>((random.Below(255) - 127) / divisor);
     }
     block.d = std::fabs(random.Float(0.1F));
     for (uint8_t& steps : block.steps)
@@ -150,6 +159,16 @@ void SetSums(Q8KBlock& block) {
   }
   for (int b = 0; b < 8; ++b)
     block.block_sums[b] = static_cast<int16_t>(block.half_sums[2 * b] + block.half_sums[2 * b + 1]);
+  for (uint8_t& blocks : block.wide) blocks = 0;
+  for (int b = 0; b < 8; ++b) {
+    int magnitudes[2] = {}, sum = 0;
+    for (int i = 0; i < kQuantBlock; ++i) {
+      const int q = block.q[kQuantBlock * b + i];
+      magnitudes[i / 16] += std::abs(q);
+      sum += q;
+    }
+    SetWide(b, magnitudes, sum, block.wide);
+  }
 }
 
 namespace {

@@ -56,7 +56,9 @@ class AlignedBytes {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-enum class Fill : uint8_t { kRandom, kLargest };  // kLargest: every integer at the end of its range
+// kLargest: every integer is at the end of its range. kSmall: activations are a third as large, but for those
+// of every fifth super-block.
+enum class Fill : uint8_t { kRandom, kLargest, kSmall };
 
 // A packed matrix of any format, filled without passing through a stored tensor. Padding lanes hold garbage
 // on purpose.
