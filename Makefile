@@ -11,14 +11,15 @@ SOURCES  = $(shell git ls-files '*.cc' '*.h')
 .DEFAULT_GOAL := release
 .PHONY: trainer release model demo test test-arm coverage fuzz bench format tidy install clean help
 
-release:        ## Build build/release/longspec (the default); CUDA=1: kernels on NVIDIA's cards as well
+release:        ## Build build/release/longspec (the default); CUDA=1: for NVIDIA's cards as well
 	@tools/setup.sh build
 	@tools/setup.sh model && python3 tools/get_xgrammar \
 	  || echo "warning: no xgrammar; structured output is left out" >&2
 	@tools/build.sh release
 ifeq ($(CUDA),1)
 	@tools/setup.sh test
-	@tools/build.sh cuda cuda_check kernels_cuda_test
+	@tools/build.sh cuda-release
+	@tools/build.sh cuda cuda_check kernels_cuda_test gpu_cuda_test
 endif
 
 trainer:        ## Fetch LibTorch and build build/trainer/longspec-train, longspec-write

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Proves the kernels on an NVIDIA card and times steps there, in at most 5 minutes. The programs are those of
+# Proves the kernels, and models that run on them, on an NVIDIA card and times steps there, in at most 6 minutes. The programs are those of
 # build/cuda/programs/ (make CUDA=1 builds them where nvcc is); there they need nothing but the driver.
 #
 #   tools/device_check.sh [OUT]      logs and evidence.json go to OUT ($OUT, else build/cuda/out)
@@ -25,7 +25,7 @@ named() {
   [ "$code" -eq 0 ] || { status=1; tail -n 15 "$out/$name.log"; }
 }
 
-for program in kernels_cuda_test cuda_check; do
+for program in kernels_cuda_test gpu_cuda_test cuda_check; do
   if [ ! -x "$programs/$program" ]; then
     echo "error: $programs/$program is missing; make CUDA=1 builds it" >&2
     exit 2
@@ -37,6 +37,11 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>
 for suite in MatmulTest AttentionTest ElementwiseTest GumbelTest StoreKvTest BodiesOnCardTest; do
   named "$suite" 40 "$programs/kernels_cuda_test" --gtest_filter="*$suite*" --gtest_brief=1
   grep -E '^\[  (PASSED|FAILED)' "$out/$suite.log"
+done
+# Passes of tiny models, and of SmolLM2 where models/ has it (or of $LONGSPEC_CHECK_MODEL): the CPU's bits.
+for suite in GpuMoverTest GpuLogitsTest GpuTarget ModelOnCard; do
+  named "$suite" 60 "$programs/gpu_cuda_test" --gtest_filter="*$suite*" --gtest_brief=1
+  grep -E '^\[  (PASSED|FAILED|SKIPPED)' "$out/$suite.log"
 done
 # A minute of steps, and attention alone.
 named check 100 "$programs/cuda_check" --seconds 50 --attention 15 --out "$out/evidence.json"

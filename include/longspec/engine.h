@@ -65,7 +65,8 @@ struct ModelInfo {
   bool has_chat_template = false;   // of its own, or ModelOptions::chat_template; else chats are ChatML
   std::string chat_template;        // the source of the one in use
   std::string chat_template_error;  // why it cannot be used; empty: it can
-  std::string cpu;                  // model name and the features kernels care about
+  std::string device;               // where it runs: "cpu", "cuda:0"
+  std::string cpu;                  // its processor: model name and the features kernels care about
   std::string kernels;              // the table in use
   std::vector<std::string> kernels_available;
   std::vector<std::pair<std::string, std::string>> arithmetic;  // operation -> arithmetic in use

@@ -234,6 +234,9 @@ struct ModelOptions {
   // of repacking, and processes share their memory; made if need be. Empty: they are not kept. Never changes
   // output. Counts for the draft model of type "lm" too.
   std::string weights_cache = {};
+  // Where the model runs: "cpu", "cuda" (the first card), "cuda:N", or "auto", the first card where one can
+  // be used for this model and has room for it, else the CPU. Never changes output.
+  std::string device = "cpu";
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
   // Called once, before weights are read: what they and all else will take, also where that is refused.
   std::function<void(const ModelInfo&)> on_plan = {};

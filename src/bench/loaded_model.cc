@@ -8,6 +8,7 @@
 
 #include "base/status_macros.h"
 #include "engine/memory_plan.h"
+#include "gpu/gpu_device.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 
@@ -15,6 +16,17 @@ namespace longspec {
 namespace {
 
 constexpr int kDeepest = 1 << 30;
+
+// Null: the CPU.
+Result<std::unique_ptr<Device>> CardFor(const ModelOptions& options, const kernels::KernelTable& kernels,
+                                        int n_threads) {
+  if (options.device == "cpu") return std::unique_ptr<Device>();
+  LS_ASSIGN(auto device, MakeDevice(options.device, kernels.name, n_threads));
+  if (!device->has_memory()) return std::unique_ptr<Device>();
+  if (!options.kv_offload.empty())
+    return Unsupported("--kv-offload: the cache of a card cannot lie in a file");
+  return device;
+}
 
 }  // namespace
 
@@ -51,9 +63,13 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
     return Status(status.code(), options.path + ": " + status.message());
   }
   const int n_threads = options.threads > 0 ? options.threads : ThreadTeam::UsableCores();
-  const ModelMemory memory = PlanModelMemory(model.spec, *model.file, max_rows, n_threads);
+  LS_ASSIGN(model.card, CardFor(options, *model.kernels, n_threads));
+  if (model.card != nullptr) LS_TRY(model.card->Check(model.spec, model.layout));
+  const ModelMemory memory = model.card != nullptr
+                                 ? model.card->Plan(model.spec, *model.file, max_rows)
+                                 : PlanModelMemory(model.spec, *model.file, max_rows, n_threads);
   MemoryNeeds needs = NeedsOf(memory, model.spec, model.layout, ctx_size);
-  const uint64_t available = AvailableMemory();
+  const uint64_t available = model.card != nullptr ? model.card->FreeMemory() : AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, needs.kv_chunk, available);
     needs.most_kv = model.offload.memory_chunks * needs.kv_chunk;
@@ -65,7 +81,11 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   load.max_rows = max_rows;
   load.on_progress = options.on_progress;
   load.weights_cache = {.folder = options.weights_cache, .on_warning = options.on_warning};
-  LS_ASSIGN(model.target, LoadModel(model.file, model.spec, {model.kernels, model.team.get()}, load));
+  if (model.card != nullptr) {
+    LS_ASSIGN(model.target, model.card->Load(model.file, model.spec, load));
+  } else {
+    LS_ASSIGN(model.target, LoadModel(model.file, model.spec, {model.kernels, model.team.get()}, load));
+  }
   return model;
 }
 

@@ -14,6 +14,7 @@
 #include "kv/kv_cache.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
+#include "model/device.h"
 #include "model/target.h"
 #include "model/transformer.h"
 
@@ -25,7 +26,9 @@ struct LoadedModel {
   KvLayout layout;
   KvOffload offload;
   const kernels::KernelTable* kernels = nullptr;
-  std::unique_ptr<ThreadTeam> team;  // declared before target, which uses it
+  // Declared before target, which uses them.
+  std::unique_ptr<ThreadTeam> team;
+  std::unique_ptr<Device> card;  // null: it runs on the CPU
   std::unique_ptr<Target> target;
 
   std::unique_ptr<KvCache> NewCache(int capacity) const;
@@ -35,8 +38,9 @@ struct LoadedModel {
 // kInvalidArgument, by the name of the option, if a depth is out of range or all of them are too many.
 Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences);
 
-// `kernels` null: what options.kernels, the environment or the CPU say. `max_rows`: most rows of one forward
-// pass. Refused, with the numbers, if the model and a cache of `ctx_size` positions cannot fit into memory.
+// Where options.device says. `kernels` null: what options.kernels, the environment or the CPU say.
+// `max_rows`: most rows of one forward pass. Refused, with the numbers, if the model and a cache of
+// `ctx_size` positions cannot fit into memory.
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
                                  int max_rows, int ctx_size);
 

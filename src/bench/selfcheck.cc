@@ -79,6 +79,7 @@ class Selfcheck {
     LS_TRY(CheckAllTogether(model, plain));
     LS_TRY(CheckThreads(model, plain));
     LS_TRY(CheckTables(model, plain));
+    LS_TRY(CheckDevice(plain));
     return all_identical_;
   }
 
@@ -177,6 +178,11 @@ class Selfcheck {
   Result<LoadedModel> Load(const kernels::KernelTable* table, int threads) const {
     ModelOptions model = options_.model;
     model.threads = threads;
+    model.device = "cpu";
+    return Load(model, table);
+  }
+
+  Result<LoadedModel> Load(const ModelOptions& model, const kernels::KernelTable* table) const {
     // All drafters share one cache, each prefill chunk size has its own, and so have five at once.
     return LoadForBench(
         model, table, kMaxRows,
@@ -386,6 +392,20 @@ class Selfcheck {
                            expected));
     }
     return {};
+  }
+
+  // What ran on the CPU, on the device that the options name: in pieces of prompts, with trees, and together.
+  Status CheckDevice(const std::vector<Trace>& plain) {
+    if (options_.model.device == "cpu") return {};
+    LS_ASSIGN(LoadedModel other, Load(options_.model, options_.tables.front()));
+    if (other.card == nullptr) return {};
+    const std::string name = "device " + other.card->facts().device + " against cpu";
+    for (const int chunk : kChunks) {
+      LS_TRY(CompareModels(name + ", prefill in chunks of " + std::to_string(chunk),
+                           Recorder(other, options_.prompt, options_.n_predict, chunk), other,
+                           TraceOptions().draft_n_max, plain));
+    }
+    return CheckTogether(other, plain);
   }
 
   const SelfcheckOptions& options_;

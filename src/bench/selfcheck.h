@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The promise, checked on this machine and this model: tokens and logits bits of plain decoding against every
-// drafter, tree shape, prefill chunk, thread count and kernel table, each at every temperature.
+// drafter, tree shape, prefill chunk, thread count and kernel table, each at every temperature; and of the
+// device that the options name, if that is not the CPU.
 #pragma once
 
 #include <cstdint>

@@ -271,6 +271,10 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
   options->on_warning = [said = std::make_shared<std::set<std::string>>()](const std::string& warning) {
     if (said->insert(warning).second) Warn(warning);
   };
+  AddValue(app, "--device", &options->device,
+           "Where the model runs: cpu, cuda:N, or auto: a card if there is one for it, else the CPU; never "
+           "changes output",
+           group);
   app.add_option("--kernels", options->kernels,
                  "Kernel table (default: $LONGSPEC_KERNELS, else the best this CPU has)")
       ->group(group);

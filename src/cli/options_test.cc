@@ -143,6 +143,8 @@ TEST(Options, EveryGroupIsBound) {
                                "f32",
                                "--cache-type-v",
                                "bf16",
+                               "--device",
+                               "cuda:1",
                                "--kernels",
                                "avx2",
                                "--rope-scaling",
@@ -228,6 +230,7 @@ TEST(Options, EveryGroupIsBound) {
   EXPECT_EQ(parsed.model.threads, 3);
   EXPECT_EQ(parsed.model.cache_type_k, CacheType::kF32);
   EXPECT_EQ(parsed.model.cache_type_v, CacheType::kBF16);
+  EXPECT_EQ(parsed.model.device, "cuda:1");
   EXPECT_EQ(parsed.model.kernels, "avx2");
   EXPECT_EQ(parsed.model.rope.scaling, RopeOptions::Scaling::kYarn);
   EXPECT_EQ(parsed.model.rope.scale, 4.0F);

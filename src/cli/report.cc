@@ -236,11 +236,12 @@ std::string FormatInfo(const ModelInfo& info) {
   }
   text += Row("weights", weights);
   if (!is_planned) return text;
-  text += Row("cpu", info.cpu);
+  const bool on_cpu = info.device == "cpu";
+  text += Row(on_cpu ? "cpu" : "device", info.cpu);
   std::string tables;
   for (const std::string& name : info.kernels_available) tables += (tables.empty() ? "" : ", ") + name;
-  text += Row("kernels", info.kernels + " (this CPU has: " + tables + "), " + std::to_string(info.threads) +
-                             (info.threads == 1 ? " thread" : " threads"));
+  text += Row("kernels", info.kernels + (on_cpu ? " (this CPU has: " + tables + ")" : "") + ", " +
+                             std::to_string(info.threads) + (info.threads == 1 ? " thread" : " threads"));
   for (size_t i = 0; i < info.arithmetic.size(); ++i) {
     text += Row(i == 0 ? "arithmetic" : "", info.arithmetic[i].first + ": " + info.arithmetic[i].second);
   }
@@ -275,6 +276,7 @@ Json InfoJson(const ModelInfo& info) {
                {"missing", info.missing},
                {"has_chat_template", info.has_chat_template},
                {"chat_template_error", info.chat_template_error},
+               {"device", info.device},
                {"cpu", info.cpu},
                {"kernels", info.kernels},
                {"kernels_available", info.kernels_available},

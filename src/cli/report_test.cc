@@ -172,6 +172,7 @@ ModelInfo SampleInfo() {
   info.tokenizer_model = "gpt2";
   info.tokenizer_pre = "smollm";
   info.has_chat_template = true;
+  info.device = "cpu";
   info.cpu = "Some CPU";
   info.kernels = "avx2";
   info.kernels_available = {"avx2", "reference"};

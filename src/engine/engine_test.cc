@@ -810,5 +810,16 @@ TEST(DefaultModel, ChatTemplate) {
       "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST_F(EngineTest, RunsOnTheDeviceThatIsAskedFor) {
+  EXPECT_EQ(Load()->info().device, "cpu");
+  EXPECT_NE(Load({.device = "auto"}), nullptr);
+  const Status card = Engine::Load({.path = Path(), .device = "cuda:77"}).status();
+  EXPECT_EQ(card.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(card.message().find('\n'), std::string::npos);
+  const Status unknown = Engine::Load({.path = Path(), .device = "gpu"}).status();
+  EXPECT_EQ(unknown.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(unknown.message(), "--device gpu: must be auto, cpu, cuda or cuda:N");
+}
+
 }  // namespace
 }  // namespace longspec

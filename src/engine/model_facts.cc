@@ -124,6 +124,7 @@ void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* in
 }
 
 void DescribeDevice(const DeviceFacts& device, ModelInfo* info) {
+  info->device = device.device;
   info->cpu = device.processor;
   info->kernels = device.kernels;
   info->kernels_available = device.kernels_available;

@@ -9,6 +9,7 @@
 #include "engine/model_facts.h"
 #include "engine/offload_cost.h"
 #include "engine/partial_retrieval.h"
+#include "gpu/gpu_device.h"
 
 namespace longspec {
 namespace {
@@ -35,18 +36,18 @@ Status CheckOptions(const ModelOptions& options) {
   return {};
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path) {
-  auto file = GgufFile::Open(path);
-  if (file.status().code() == StatusCode::kInvalidArgument) return IoError(file.status().message());
-  return file;
+Status CheckDevice(const Device& device, const ModelSpec& spec, const KvLayout& layout,
+                   const ModelOptions& options) {
+  if (device.has_memory() && !options.kv_offload.empty())
+    return Unsupported("--kv-offload: the cache of a card cannot lie in a file");
+  if (Status status = device.Check(spec, layout); !status.ok())
+    return Status(status.code(), options.path + ": " + status.message());
+  return {};
 }
 
-Result<OpenedModel> OpenModel(const ModelOptions& options) {
-  LS_TRY(CheckOptions(options));
+Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& options) {
   OpenedModel model;
-  LS_ASSIGN(model.device, MakeCpuDevice(options.kernels, options.threads));
+  LS_ASSIGN(model.device, MakeDevice(device, options.kernels, options.threads));
   LS_ASSIGN(model.file, OpenModelFile(options.path));
   LS_TRY(CheckStandsAlone(*model.file));
   LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
@@ -55,6 +56,7 @@ Result<OpenedModel> OpenModel(const ModelOptions& options) {
   if (Status status = CheckLayout(layout); !status.ok()) {
     return Status(status.code(), options.path + ": " + status.message());
   }
+  LS_TRY(CheckDevice(*model.device, spec, layout, options));
 
   ModelInfo& info = model.info;
   DescribeFile(*model.file, options, &info);
@@ -73,7 +75,7 @@ Result<OpenedModel> OpenModel(const ModelOptions& options) {
   const ModelMemory memory = model.device->Plan(spec, *model.file, MaxRows(options));
   model.needs = NeedsOf(memory, spec, layout, info.n_ctx, draft, working_set);
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
-  const uint64_t available = AvailableMemory();
+  const uint64_t available = model.device->has_memory() ? model.device->FreeMemory() : AvailableMemory();
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);
     model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
@@ -82,6 +84,26 @@ Result<OpenedModel> OpenModel(const ModelOptions& options) {
   model.layout = layout;
   model.speeds = MeasureOffload(options.kv_offload, &info.memory);
   return model;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path) {
+  auto file = GgufFile::Open(path);
+  if (file.status().code() == StatusCode::kInvalidArgument) return IoError(file.status().message());
+  return file;
+}
+
+Result<OpenedModel> OpenModel(const ModelOptions& options) {
+  LS_TRY(CheckOptions(options));
+  if (options.device != "auto") return OpenModelOn(options.device, options);
+  auto on_device = OpenModelOn("auto", options);
+  // What the card does not have, or has no room for, the CPU may.
+  if (on_device.ok() ? !on_device->device->has_memory() || CheckRoom(*on_device, options).ok()
+                     : on_device.status().code() != StatusCode::kUnsupported) {
+    return on_device;
+  }
+  return OpenModelOn("cpu", options);
 }
 
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
