@@ -30,6 +30,7 @@
 #include "features/run.h"
 #include "longspec/engine.h"
 #include "model/shared_parts.h"
+#include "network/describe_target.h"
 
 namespace longspec::cli {
 namespace {
@@ -153,7 +154,7 @@ Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
   vocabulary.vocab_only = true;
   LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
   LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags));
-  const FeatureTarget target = DescribeTarget(*model.target->shared_parts(), *model.file);
+  const FeatureTarget target = DescribeTarget(*model.target->shared_parts()->sizes, *model.file);
   LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->sizes->n_layer));
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),
                              flags.model.batch_size, flags.run.top_k, flags.run.keep);

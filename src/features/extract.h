@@ -19,9 +19,6 @@
 
 namespace longspec {
 
-// What the shards say of the target.
-FeatureTarget DescribeTarget(const SharedParts& parts, const GgufFile& file);
-
 class FeatureExtractor {
  public:
   // `cache` is the target's, empty and as long as the longest sequence. `rows`: of one forward pass.

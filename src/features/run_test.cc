@@ -18,6 +18,7 @@
 #include "draft_model/testing/longspec_reference.h"
 #include "features/plan.h"
 #include "formats/testing/file_size_limit.h"
+#include "network/describe_target.h"
 #include "tensor/half.h"
 
 namespace longspec::testing {
@@ -661,11 +662,11 @@ TEST(DescribeTarget, SaysWhatADraftNeeds) {
   const auto bytes = TinyModelBytes({});
   const auto file = GgufFile::Parse(*bytes, "tiny.gguf");
   const TinyTarget tiny({}, {.scaling = RopeOptions::Scaling::kLinear, .scale = 4.0F});
-  const FeatureTarget target = DescribeTarget(tiny.parts(), **file);
+  const FeatureTarget target = DescribeTarget(*tiny.parts().sizes, **file);
   EXPECT_EQ(target.n_embd, 64);
   EXPECT_EQ(target.rope_scaling, "linear");
   EXPECT_EQ(target.rope_factor, 4.0);
-  EXPECT_EQ(target.n_ctx, 4 * DescribeTarget(TinyTarget({}, {}).parts(), **file).n_ctx);
+  EXPECT_EQ(target.n_ctx, 4 * DescribeTarget(*TinyTarget({}, {}).parts().sizes, **file).n_ctx);
   ASSERT_EQ(target.rope_frequencies.size(), 8U);
   EXPECT_DOUBLE_EQ(target.rope_frequencies[0], 0.25);
   EXPECT_DOUBLE_EQ(target.rope_frequencies[1], std::pow(10000.0, -1.0 / 8) / 4);

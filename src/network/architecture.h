@@ -27,10 +27,11 @@ struct Architecture {
   // What scores are multiplied by, where that is not 1 / sqrt(head_dim).
   float (*score_scale)(const ModelSizes& sizes) = nullptr;
 
-  // Whether its layers do what those of llama and qwen2 do, and no more.
-  bool is_plain() const {
-    return !head_norms && !branch_norms && gate == GateFunction::kSilu && !scaled_embedding &&
-           window_period == 0;
+  // Whether its layers do what those of llama and qwen2 do, and no more; the same beside norms of heads,
+  // which qwen3 has.
+  bool is_plain() const { return !head_norms && is_plain_but_for_head_norms(); }
+  bool is_plain_but_for_head_norms() const {
+    return !branch_norms && gate == GateFunction::kSilu && !scaled_embedding && window_period == 0;
   }
 };
 

@@ -139,7 +139,7 @@ PassLoss BeagleTrainee::EarlyLoss(const PlacedBatch& batch, const PassDraw& draw
   const at::Tensor kept = at::tensor(rows, at::kLong).to(batch.embedded.device());
   const LabelledStates labelled =
       SelectLabelled(batch, Early(batch, states, offset).index_select(0, kept), kept);
-  PassLoss loss = {.rows = labelled.n(), .forward_macs = CausalMacs(batch.ends)};
+  PassLoss loss = {.rows = labelled.n(), .forward_macs = CausalMacs(batch.ends, setup_.target)};
   if (labelled.n() == 0) return loss;
   loss.sum = EntropyLoss(labelled, batch.targets, batch.loss_head.weight) +
              setup_.options.regression * RegressionLoss(labelled, batch);
@@ -150,7 +150,7 @@ PassLoss BeagleTrainee::EarlyLoss(const PlacedBatch& batch, const PassDraw& draw
 PassLoss BeagleTrainee::LateLoss(const PlacedBatch& batch, const PassDraw& draw) const {
   const int n_steps = Window(setup_.options);
   const int offset = static_cast<int>(draw.seed % static_cast<uint64_t>(n_steps));
-  PassLoss loss = {.forward_macs = CausalMacs(batch.ends)};
+  PassLoss loss = {.forward_macs = CausalMacs(batch.ends, setup_.target)};
   const at::Tensor states = AddNoise(batch.final_hidden, batch.ends, setup_.options, draw.seed);
   const std::vector<LateStep> steps = Late(batch, states, offset);
   for (size_t i = 0; i < steps.size(); ++i) {

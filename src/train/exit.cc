@@ -33,7 +33,7 @@ class ExitTrainee : public Trainee {
   }
 
   PassLoss Loss(const PlacedBatch& batch, const PassDraw&) const override {
-    if (!reads_feature()) return CausalLoss(batch, Forward(batch));
+    if (!reads_feature()) return CausalLoss(batch, Forward(batch), batch.loss_head.weight, setup_.target);
     PassLoss loss = ChainLoss(Run(batch, setup_.options.simulate), batch,
                               [&](const LabelledStates& labelled, const Targets& targets) {
                                 return EntropyLoss(labelled, targets, batch.loss_head.weight);

@@ -185,7 +185,8 @@ std::string FeatureSet::Digest() const {
 
 bool FeatureSet::has_final_hidden() const { return Has({.final_hidden = true}).ok(); }
 
-std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
+std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill,
+                                                std::span<const int32_t> further) const {
   const size_t k = distill > 0.0 ? Z(top_k()) : 0;
   if (k == 0) distill = 0.0;
   std::vector<double> count(Z(target().n_vocab));
@@ -206,6 +207,12 @@ std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill) const {
     }
     for (size_t i = 0; i < count.size(); ++i) count[i] += here[i] / std::max(sum, 1.0);
     first = end;
+  }
+  // Less than any share that is seen.
+  constexpr double kUnseen = 1e-12;
+  for (size_t i = 0; i < further.size(); ++i) {
+    double& of = count[Z(further[i])];
+    if (of == 0.0) of = kUnseen / static_cast<double>(i + 1);
   }
   std::vector<int64_t> tokens(count.size());
   std::iota(tokens.begin(), tokens.end(), 0);

@@ -58,8 +58,10 @@ class FeatureSet {
 
   // The n tokens that are to be predicted most often, equal ones by id; ascending. Fewer if there are no
   // more. Each folder counts as much as any other, so that little text of one kind (what the target writes)
-  // is not outvoted. With `distill` and --top-k the target's probabilities count as far.
-  std::vector<int64_t> FrequentTokens(int n, double distill = 0.0) const;
+  // is not outvoted. With `distill` and --top-k the target's probabilities count as far. Of those that are
+  // never to be predicted, `further`, of this vocabulary, come first.
+  std::vector<int64_t> FrequentTokens(int n, double distill = 0.0,
+                                      std::span<const int32_t> further = {}) const;
 
  private:
   Status AddSequences(const FeatureShard& shard);

@@ -78,6 +78,10 @@ TEST(FeatureSet, FoldersCountAlikeForTheVocabulary) {
   const auto set = FeatureSet::Open(folders);
   ASSERT_TRUE(set.ok()) << set.status().message();
   EXPECT_EQ(set->FrequentTokens(3), (std::vector<int64_t>{21, 40, 41}));
+  // What is never to be predicted comes after all that is, and as another text has it.
+  const std::vector<int32_t> further = {300, 40, 200, 100};
+  EXPECT_EQ(set->FrequentTokens(11, 0.0, further),
+            (std::vector<int64_t>{21, 22, 23, 24, 25, 26, 27, 40, 41, 200, 300}));
 }
 
 // With final hidden states the target's share is theirs; a token that the head lacks leaves all to them.

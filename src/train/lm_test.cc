@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "draft_model/lm_model.h"
+#include "formats/draft_names.h"
 #include "formats/safetensors.h"
+#include "kv/full_cache.h"
 #include "tensor/dequantize.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
@@ -133,6 +136,98 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   const at::NoGradGuard no_grad;
   const at::Tensor state = trainee->Chain(BatchOf(rig, {1}), 1)[0][testing::kLength - 1];
   EXPECT_LT(testing::Relative(got, at::mv(trainee->Head(1), state)), 0.02);
+}
+
+// A smaller model with the same vocabulary beside a rig's target, in types as published files have them.
+std::string WriteSibling(const testing::Rig& rig, bool tied) {
+  const TinyModelOptions options = {.architecture = "qwen2",
+                                    .seed = 3,
+                                    .n_layers = 3,
+                                    .n_embd = 32,
+                                    .n_heads = 2,
+                                    .n_kv_heads = 1,
+                                    .n_ff = 96,
+                                    .dtype = DType::kQ8_0,
+                                    .tied = tied};
+  EXPECT_TRUE(WriteTinyModel(options, rig.folder.File("sibling.gguf")).ok());
+  return rig.folder.File("sibling.gguf");
+}
+
+// Cut out of a smaller model it has that one's width, and rows of its embedding and head for its own tokens:
+// logits are those of the trainer, whatever the target's tokens are.
+TEST(Lm, MayBeCutOutOfASmallerModel) {
+  for (const bool tied : {true, false}) {
+    SCOPED_TRACE(tied);
+    KindRig rig({.kind = "lm", .layers = {1, 0}});
+    rig.options.draft.sibling = WriteSibling(rig, tied);
+    rig.options.vocab = 24;
+    rig.options.steps = 3;
+    rig.options.distill = 0.5;
+    ASSERT_TRUE(rig.Run().ok());
+    EXPECT_LT(rig.losses.back(), rig.losses.front());
+    const auto target = GgufFile::Open(rig.options.model),
+               draft = GgufFile::Open(rig.options.output + "/model.gguf");
+    ASSERT_TRUE(draft.ok()) << draft.status().message();
+    EXPECT_EQ(*(*draft)->GetString(kLmTargetKey), TargetFingerprint(**target));
+    const auto tokens = (*target)->GetStrings("tokenizer.ggml.tokens");
+    const auto model = LoadLmModel(*draft, rig.tiny.parts(), *tokens, {});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    const auto vocab = FeatureSet::Open(rig.options.features)->FrequentTokens(24);
+    EXPECT_EQ(std::vector<int64_t>((*model)->vocab.begin(), (*model)->vocab.end()), vocab);
+    ASSERT_EQ((*model)->stand_ins.size(), tokens->size());
+    for (size_t i = 0; i < vocab.size(); ++i)
+      EXPECT_EQ((*model)->stand_ins[static_cast<size_t>(vocab[i])], static_cast<int>(i));
+    // A token that has no row of its own is among them.
+    std::vector<int32_t> sequence = SequenceTokens(1), read;
+    ASSERT_FALSE(std::ranges::binary_search(vocab, int64_t{200}));
+    const auto trainee = TraineeOf(rig, 7, vocab);
+    ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
+    PlacedBatch batch = BatchOf(rig, {1});
+    sequence[5] = 200;
+    batch.tokens[5] = 200;
+    for (const int32_t token : sequence) read.push_back((*model)->stand_ins[static_cast<size_t>(token)]);
+    auto cache = (*model)->target->NewPool(
+        LmCacheLayout((*model)->spec, rig.tiny.NewCache(64)->Span(0).layout), 2, {});
+    const auto kept = MakeFullCache(std::move(cache), 64);
+    auto kv = kept->Begin(testing::kLength);
+    const ForwardSegment segment = {.tokens = read, .parents = {}, .kv = &*kv, .logits = LogitsFor::kLastRow};
+    const auto output = (*model)->target->Forward({&segment, 1});
+    ASSERT_TRUE(output.ok()) << output.status().message();
+    ASSERT_EQ(output->vocab, 24);
+    const at::Tensor got =
+        at::from_blob(const_cast<float*>(output->segments[0].logits[0].values().data()), {24}).clone();
+    const at::Tensor state = trainee->Chain(batch, 1)[0][testing::kLength - 1];
+    EXPECT_LT(testing::Relative(got, at::mv(trainee->Head(1), state)), 0.02);
+    // It goes on from its own file.
+    const auto again = TraineeOf(rig, 8, vocab);
+    ASSERT_TRUE(LoadDraft(rig.options.output + "/model.gguf", *again).ok());
+    EXPECT_LT(testing::Relative(again->Chain(batch, 1)[0], trainee->Chain(batch, 1)[0]), 0.01);
+    rig.options.init = rig.options.output + "/model.gguf";
+    rig.options.output += "-again";
+    rig.options.draft.sibling.clear();
+    rig.options.draft.layers = {0, 1};
+    rig.options.vocab = 0;
+    rig.options.learning_rate = 1e-9;
+    ASSERT_TRUE(rig.Run().ok()) << rig.Error();
+    const auto trained = GgufFile::Open(rig.options.output + "/model.gguf");
+    for (const TensorView& tensor : (*draft)->tensors()) {
+      const TensorView* const now = (*trained)->FindTensor(tensor.name);
+      ASSERT_NE(now, nullptr) << tensor.name;
+      EXPECT_EQ(now->n_bytes, tensor.n_bytes) << tensor.name;
+    }
+  }
+}
+
+TEST(Lm, ASiblingThatDoesNotFitIsRefused) {
+  KindRig rig({.kind = "lm"});
+  rig.options.draft.sibling = WriteSibling(rig, true);
+  EXPECT_THAT(rig.Error(), ::testing::HasSubstr("--sibling: must be with --draft-vocab"));
+  rig.options.vocab = 24;
+  rig.options.draft.layers = {3};
+  EXPECT_THAT(rig.Error(), ::testing::HasSubstr("must be layers of the sibling, 0 to 2"));
+  rig.options.draft.layers = {};
+  ASSERT_TRUE(WriteTinyModel({.fills_holes = true}, rig.options.draft.sibling).ok());
+  EXPECT_THAT(rig.Error(), ::testing::HasSubstr("is not the target's"));
 }
 
 }  // namespace

@@ -213,6 +213,9 @@ void AddTrainingOptions(CLI::App& app, Flags* flags) {
                  "Reduce the draft's head to the most frequent tokens; 0: all tokens")
       ->capture_default_str();
   app.add_option(
+      "--prior", t.prior,
+      "Table of n-grams of the target's tokenizer, whose most frequent tokens fill up --draft-vocab");
+  app.add_option(
          "--sampled-softmax", t.tokens_of_loss,
          "Losses over so many tokens of the draft's head, those of the texts among them, others in each "
          "pass: faster; 0: all")
@@ -260,6 +263,10 @@ void AddKindOptions(CLI::App& app, Flags* flags) {
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->default_str("chosen by the kind");
+  app.add_option(
+      "--sibling", d.sibling,
+      "lm: GGUF file of a smaller model of the same vocabulary, whose --layers these are, with rows of "
+      "its embedding and head");
   app.add_option("--heads", d.n_heads, "medusa, tokenswift: heads")
       ->check(NumberFrom(1, 64))
       ->default_str("4, tokenswift 3");

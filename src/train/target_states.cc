@@ -49,11 +49,11 @@ Result<TargetStates> TargetStates::Load(const GgufFile& file, const FeatureTarge
   LS_ASSIGN(const FrozenParts frozen, LoadFrozenParts(file, target));
   states.embedding_ = frozen.embedding.to(device);
   states.head_ = frozen.head.to(device, type);
-  const auto norm = [&](const std::string& name) -> Result<at::Tensor> {
-    LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, 1, target.n_embd));
+  const auto norm = [&](const std::string& name, int width) -> Result<at::Tensor> {
+    LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, 1, width));
     return rows.flatten().to(device);
   };
-  LS_ASSIGN(states.final_norm_, norm(TensorName(TensorRole::kOutputNorm)));
+  LS_ASSIGN(states.final_norm_, norm(TensorName(TensorRole::kOutputNorm), target.n_embd));
   const Rotation rotation =
       MakeRotation(target, at::arange(int64_t{target.n_ctx}, at::kLong), target.rope_magnitude);
   states.cos_ = rotation.cos.to(device);
@@ -64,8 +64,12 @@ Result<TargetStates> TargetStates::Load(const GgufFile& file, const FeatureTarge
   for (int i = 0; i < n_layer; ++i) {
     const auto name = [i](TensorRole role) { return TensorName(role, i); };
     Layer layer;
-    LS_ASSIGN(layer.attention_norm, norm(name(TensorRole::kAttentionNorm)));
-    LS_ASSIGN(layer.mlp_norm, norm(name(TensorRole::kMlpNorm)));
+    LS_ASSIGN(layer.attention_norm, norm(name(TensorRole::kAttentionNorm), target.n_embd));
+    LS_ASSIGN(layer.mlp_norm, norm(name(TensorRole::kMlpNorm), target.n_embd));
+    if (file.FindTensor(name(TensorRole::kQueryNorm)) != nullptr) {
+      LS_ASSIGN(layer.query_norm, norm(name(TensorRole::kQueryNorm), target.head_dim));
+      LS_ASSIGN(layer.key_norm, norm(name(TensorRole::kKeyNorm), target.head_dim));
+    }
     LS_ASSIGN(const at::Tensor queries, LoadHeads(file, target, name(TensorRole::kQuery), q));
     LS_ASSIGN(const at::Tensor keys, LoadHeads(file, target, name(TensorRole::kKey), kv));
     LS_ASSIGN(const at::Tensor values, LoadRows(file, name(TensorRole::kValue), kv, target.n_embd));
@@ -101,7 +105,18 @@ TargetStates::Projected TargetStates::Project(const Layer& layer, const at::Tens
   const int64_t n_rotated = int64_t{target_.n_head} + target_.n_head_kv;
   const Rotation rotation = {cos_.index_select(0, positions).to(type_),
                              sin_.index_select(0, positions).to(type_)};
-  const at::Tensor rotated = Rotate(heads.narrow(1, 0, n_rotated), rotation);
+  at::Tensor queries_keys = heads.narrow(1, 0, n_rotated);
+  if (layer.query_norm.defined()) {
+    const at::Tensor wide = queries_keys.to(at::kFloat);
+    const auto normed = [&](int64_t first, int64_t n, const at::Tensor& weight) {
+      return at::rms_norm(wide.narrow(1, first, n), {target_.head_dim}, weight, target_.rms_eps);
+    };
+    queries_keys = at::cat({normed(0, target_.n_head, layer.query_norm),
+                            normed(target_.n_head, target_.n_head_kv, layer.key_norm)},
+                           1)
+                       .to(type_);
+  }
+  const at::Tensor rotated = Rotate(queries_keys, rotation);
   return {rotated.narrow(1, 0, target_.n_head), rotated.narrow(1, target_.n_head, target_.n_head_kv),
           heads.narrow(1, n_rotated, target_.n_head_kv)};
 }

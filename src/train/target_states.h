@@ -28,7 +28,8 @@ struct WriteOptions {
 
 class TargetStates {
  public:
-  // Matrices have `type`, f32 or bf16; the residual stream is f32. Architectures llama and qwen2.
+  // Matrices have `type`, f32 or bf16; the residual stream is f32. Architectures llama, qwen2 and
+  // qwen3, weights of any type that a file may have.
   static Result<TargetStates> Load(const GgufFile& file, const FeatureTarget& target, at::Device device,
                                    at::ScalarType type);
 
@@ -44,6 +45,7 @@ class TargetStates {
  private:
   struct Layer {
     at::Tensor attention_norm, mlp_norm;  // (n_embd) f32
+    at::Tensor query_norm, key_norm;      // (head_dim) f32, undefined: none
     at::Tensor qkv, qkv_bias;             // ((n_head + 2 n_head_kv) head_dim, n_embd), bias undefined: none
     at::Tensor output;                    // (n_embd, n_head head_dim)
     at::Tensor gate_up, down;             // (2 n_ff, n_embd), (n_embd, n_ff)

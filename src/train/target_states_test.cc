@@ -56,10 +56,24 @@ std::string TokensOf(const Rig& rig) {
   return rig.folder.File("tokens");
 }
 
+// As published files have them: matrices in Q4_K, the embedding in Q6_K; heads of qwen3 are not as wide as
+// n_embd / n_heads.
+TinyModelOptions InSuperBlocks(const std::string& architecture) {
+  return {.architecture = architecture,
+          .n_embd = 256,
+          .head_dim = architecture == "qwen3" ? 128 : 0,
+          .n_ff = 512,
+          .dtype = DType::kQ4_K,
+          .embedding_dtype = DType::kQ6_K};
+}
+
 TEST(TargetStates, AreTheEngines) {
-  for (const char* architecture : {"llama", "qwen2"}) {
-    TinyModelOptions model;
-    model.architecture = architecture;
+  const std::vector<TinyModelOptions> models = {{.architecture = "llama"}, {.architecture = "qwen2"},
+                                                {.architecture = "qwen3"}, InSuperBlocks("llama"),
+                                                InSuperBlocks("qwen2"),    InSuperBlocks("qwen3")};
+  for (const TinyModelOptions& model : models) {
+    SCOPED_TRACE(model.architecture + " " + std::to_string(model.n_embd));
+    const std::string& architecture = model.architecture;
     const Rig rig = EverythingOf({48, 17, 30}, model);
     const auto set = FeatureSet::Open(rig.options.features);
     const std::vector<int> sequences = {0, 1, 2, 3};
@@ -79,8 +93,8 @@ TEST(TargetStates, AreTheEngines) {
 }
 
 // What a greedy text's last token was chosen by does not depend on what else was written beside it.
-TEST(TargetStates, WriteWhatTheyFindLikeliest) {
-  const Rig rig = EverythingOf({48});
+void ExpectWhatTheyFindLikeliest(const TinyModelOptions& model) {
+  const Rig rig = EverythingOf({48}, model);
   const TargetStates states = StatesOf(rig);
   const std::vector<std::vector<int32_t>> beginnings = {{5, 16, 27}, {5}, {49, 5, 16, 27, 38, 60, 71}};
   const WriteOptions options = {.max_tokens = 9, .temperatures = {0.0F}, .ends = {}};
@@ -99,6 +113,21 @@ TEST(TargetStates, WriteWhatTheyFindLikeliest) {
       EXPECT_EQ(best[static_cast<int64_t>(t) - 1].item<int64_t>(), texts[i][t]) << i << " " << t;
     }
   }
+}
+
+TEST(TargetStates, WriteWhatTheyFindLikeliest) {
+  ExpectWhatTheyFindLikeliest({});
+  ExpectWhatTheyFindLikeliest(InSuperBlocks("qwen2"));
+  ExpectWhatTheyFindLikeliest(InSuperBlocks("qwen3"));
+}
+
+// Layers that do more than is known here are refused.
+TEST(TargetStates, AreNotOfEveryArchitecture) {
+  const Rig rig = EverythingOf({48}, {.architecture = "gemma3"});
+  const auto set = FeatureSet::Open(rig.options.features);
+  const auto file = GgufFile::Open(rig.options.model);
+  EXPECT_THAT(TargetStates::Load(**file, set->target(), at::kCPU, at::kFloat).status().message(),
+              HasSubstr("llama, qwen2 and qwen3 can be run, not of gemma3"));
 }
 
 TEST(TargetStates, StopAtAnEndAndWhenAsked) {

@@ -25,15 +25,25 @@ std::vector<int64_t> SplitOrder(int64_t n_rows, const FeatureTarget& t) {
   return order;
 }
 
-// Whether the file has rotary pairs as neighbours.
-Result<bool> HasPairs(const GgufFile& file) {
+// Whether the file has rotary pairs as neighbours. kUnsupported, saying what is done with layers of which
+// architectures, of those that do more than `known` tells.
+Result<bool> HasPairs(const GgufFile& file, bool (Architecture::*known)() const, const char* what) {
   LS_ASSIGN(const std::string name, file.GetString("general.architecture"));
   const Architecture* architecture = FindArchitecture(name);
-  if (architecture != nullptr && architecture->is_plain()) {
+  if (architecture != nullptr && (architecture->*known)()) {
     return architecture->pairing == kernels::RopePairing::kAdjacent;
   }
-  return Unsupported(file.path() + ": layers of architectures llama and qwen2 can be taken over, not of " +
-                     name);
+  return Unsupported(file.path() + ": layers of architectures " + what + ", not of " + name);
+}
+
+// Of layers whose heads are loaded as they are.
+Result<bool> HasPairsToLoad(const GgufFile& file) {
+  return HasPairs(file, &Architecture::is_plain_but_for_head_norms, "llama, qwen2 and qwen3 can be run");
+}
+
+// Of layers whose weights another block is to begin with, which has no norms of heads.
+Result<bool> HasPairsToTakeOver(const GgufFile& file) {
+  return HasPairs(file, &Architecture::is_plain, "llama and qwen2 can be taken over");
 }
 
 at::Tensor SplitPairs(const at::Tensor& rows, const FeatureTarget& target) {
@@ -58,14 +68,14 @@ Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64
 
 Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                              int64_t n_rows) {
-  LS_ASSIGN(const bool paired, HasPairs(file));
+  LS_ASSIGN(const bool paired, HasPairsToLoad(file));
   LS_ASSIGN(const at::Tensor rows, LoadRows(file, name, n_rows, target.n_embd));
   return paired ? SplitPairs(rows, target) : rows;
 }
 
 Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                                 int64_t n_rows) {
-  LS_ASSIGN(const bool paired, HasPairs(file));
+  LS_ASSIGN(const bool paired, HasPairsToLoad(file));
   LS_ASSIGN(const at::Tensor bias, LoadRows(file, name, 1, n_rows));
   return paired ? SplitPairs(bias.flatten(), target) : bias.flatten();
 }
@@ -110,7 +120,7 @@ Status TakeOver(const GgufFile& file, const FeatureTarget& target, const std::ve
                 const Parameters& parameters) {
   bool paired = false;
   if (std::ranges::any_of(parts, &TakenOver::rotated)) {
-    LS_ASSIGN(paired, HasPairs(file));
+    LS_ASSIGN(paired, HasPairsToTakeOver(file));
   }
   const at::NoGradGuard no_grad;
   for (const TakenOver& part : parts) {

@@ -20,7 +20,7 @@ namespace longspec::train {
 Result<at::Tensor> LoadRows(const GgufFile& file, const std::string& name, int64_t n_rows, int64_t width);
 
 // Rows of rotary heads, weights (n_rows, n_embd) and biases (n_rows), their halves split. kUnsupported of an
-// architecture with more in a layer than llama and qwen2 have.
+// architecture with more in a layer than llama, qwen2 and qwen3 have.
 Result<at::Tensor> LoadHeads(const GgufFile& file, const FeatureTarget& target, const std::string& name,
                              int64_t n_rows);
 Result<at::Tensor> LoadHeadBias(const GgufFile& file, const FeatureTarget& target, const std::string& name,

@@ -56,24 +56,26 @@ void Trainee::AddTensors(SafetensorsWriter* writer) const {
 
 Status Trainee::ExportMore(const std::string& /*folder*/, int64_t /*trained_positions*/) const { return {}; }
 
-PassLoss Trainee::CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const {
+PassLoss Trainee::CausalLoss(const PlacedBatch& batch, const at::Tensor& states, const at::Tensor& head,
+                             const FeatureTarget& shape) const {
   PassLoss loss = {.rows = batch.rows.numel()};
   if (loss.rows == 0) return loss;
-  loss.sum = FusedCrossEntropy(states.index_select(0, batch.rows), batch.loss_head.weight, batch.targets) *
+  loss.sum = FusedCrossEntropy(states.index_select(0, batch.rows), head, batch.targets, /*rows_at_once=*/0,
+                               batch.loss_head.weight) *
              static_cast<double>(loss.rows);
-  loss.forward_macs = CausalMacs(batch.ends);
+  loss.forward_macs = CausalMacs(batch.ends, shape);
   loss.head_rows = static_cast<double>(loss.rows);
   return loss;
 }
 
-double Trainee::CausalMacs(const Ends& ends) const {
+double Trainee::CausalMacs(const Ends& ends, const FeatureTarget& shape) const {
   double seen = 0.0, begin = 0.0;
   for (const int64_t end : ends) {
     const double n = static_cast<double>(end) - begin;
     seen += n * (n + 1) / 2;
     begin = static_cast<double>(end);
   }
-  return begin * parameters_.TrainedMatrixElements() + AttentionMacs(setup_.target, seen);
+  return begin * parameters_.TrainedMatrixElements() + AttentionMacs(shape, seen);
 }
 
 }  // namespace longspec::train

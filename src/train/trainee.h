@@ -20,6 +20,7 @@
 #include "train/loss_head.h"
 #include "train/parameters.h"
 #include "train/schedule.h"
+#include "train/sibling.h"
 #include "train/trainee_options.h"
 
 namespace longspec::train {
@@ -34,8 +35,9 @@ struct FrozenHeads {
 
 struct TraineeSetup {
   FeatureTarget target;
-  int n_layer = 0;                        // of the target
-  std::shared_ptr<const GgufFile> model;  // the target's file
+  int n_layer = 0;                              // of the target
+  std::shared_ptr<const GgufFile> model;        // the target's file
+  std::shared_ptr<const Sibling> sibling = {};  // null: none is asked for
   FrozenHeads frozen;
   std::vector<int64_t> vocab;  // what the draft chooses among, ascending; empty: every token
   TraineeOptions options;      // as the kind's Resolve made them
@@ -100,10 +102,13 @@ class Trainee {
 
  protected:
   int n_ff() const { return setup_.options.n_ff > 0 ? setup_.options.n_ff : setup_.target.n_ff; }
-  // The multiply-adds of a pass over sequences in which each row sees all rows before it.
-  double CausalMacs(const Ends& ends) const;
-  // Of what such a pass made, (n, n_embd): every row foresees what follows it.
-  PassLoss CausalLoss(const PlacedBatch& batch, const at::Tensor& states) const;
+  // The multiply-adds of a pass over sequences in which each row sees all rows before it. `shape`: of its
+  // heads.
+  double CausalMacs(const Ends& ends, const FeatureTarget& shape) const;
+  // Of what such a pass made, (n, width): every row foresees what follows it. `head` (n_vocab, width): what
+  // the draft chooses by, as batch.loss_head has its tokens.
+  PassLoss CausalLoss(const PlacedBatch& batch, const at::Tensor& states, const at::Tensor& head,
+                      const FeatureTarget& shape) const;
 
   TraineeSetup setup_;
   Parameters parameters_;

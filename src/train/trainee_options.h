@@ -42,6 +42,7 @@ struct TraineeOptions {
   double noise_scale = 0.2;
 
   std::vector<int> layers;  // eagle3: three that it reads; exit: the one; lm: those that it begins with
+  std::string sibling;      // lm: GGUF file of the smaller model whose layers these are; empty: the target's
   int n_heads = -1;         // medusa, tokenswift; -1: as many as the kind's paper has
 };
 

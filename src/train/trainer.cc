@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "formats/ngram_prior.h"
 #include "train/device.h"
 #include "train/feature_set.h"
 #include "train/files.h"
@@ -67,6 +68,10 @@ Status CheckOptions(const TrainOptions& o) {
     return fail("--ff", "a multiple of 32, or 0 (the target's)");
   if (o.vocab < 0) return fail("--draft-vocab", "0 (every token) or more");
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) return fail("--distill", "from 0 to 1");
+  if (!o.prior.empty() && o.vocab == 0) return fail("--prior", "with --draft-vocab, which it fills up");
+  if (!o.draft.sibling.empty() && o.vocab == 0 && o.init.empty())
+    return fail("--sibling",
+                "with --draft-vocab: of its embedding and head the draft has these tokens' rows");
   if (o.tokens_of_loss < 0) return fail("--sampled-softmax", "0 (every token) or more");
   if (o.init_from_target && !o.init.empty()) return fail("--init-from-target", "without --init");
   if (o.checkpoint_every < 1) return fail("--checkpoint-every", "at least 1");
@@ -91,6 +96,7 @@ struct Data {
   std::optional<FeatureSet> validation;
   ShardNeeds needs;
   std::shared_ptr<const GgufFile> model;
+  std::shared_ptr<const GgufFile> sibling = {};  // null: none is asked for
 };
 
 class Run {
@@ -167,6 +173,7 @@ class Run {
                 : " --warmup-steps " + std::to_string(o.stable_decay.warmup)) +
         (o.optimiser.muon ? " --optimiser muon" : "") +
         (o.draft.precision == Precision::kBf16 ? " --precision bf16" : "") +
+        (o.prior.empty() ? "" : " --prior " + o.prior) +
         (o.tokens_of_loss > 0 ? " --sampled-softmax " + std::to_string(o.tokens_of_loss) : "") +
         (o.init.empty() ? "" : " --init " + o.init) + (o.init_from_target ? " --init-from-target" : "") +
         ", features of " + std::to_string(data_.features.n_sequences()) + " sequences, " +
@@ -321,15 +328,29 @@ class Run {
   std::vector<int32_t> order_;
 };
 
+// The tokens that are to be predicted most often; where these are too few, those that a prior has most often.
+Result<std::vector<int64_t>> FrequentTokens(const TrainOptions& options, const Data& data) {
+  std::vector<int32_t> further;
+  if (!options.prior.empty()) {
+    LS_ASSIGN(const Hash128 made_for, NgramPrior::TokenizerOf(options.prior));
+    LS_ASSIGN(const auto prior, NgramPrior::Open(options.prior, data.features.target().n_vocab, made_for));
+    further = prior->FrequentTokens(options.vocab);
+  }
+  return data.features.FrequentTokens(options.vocab, options.distill, further);
+}
+
 // What the head is reduced to. A draft that goes on keeps the tokens it chooses among, whatever it is shown
 // next.
-Result<std::vector<int64_t>> DraftVocab(const TrainOptions& options, const FeatureSet& features) {
+Result<std::vector<int64_t>> DraftVocab(const TrainOptions& options, const Data& data) {
+  const FeatureSet& features = data.features;
   std::vector<int64_t> vocab;
   if (!options.init.empty()) {
     LS_ASSIGN(vocab, LoadDraftVocab(options.init, features.target().n_vocab));
   }
   if (vocab.empty()) {
-    if (options.vocab > 0) vocab = features.FrequentTokens(options.vocab, options.distill);
+    if (options.vocab > 0) {
+      LS_ASSIGN(vocab, FrequentTokens(options, data));
+    }
   } else if (options.vocab > 0 && options.vocab != static_cast<int>(vocab.size())) {
     return InvalidArgument("--draft-vocab " + std::to_string(options.vocab) +
                            ": the draft of --init chooses among " + std::to_string(vocab.size()) +
@@ -343,7 +364,7 @@ Result<std::unique_ptr<Trainee>> MakeTrainee(const TrainOptions& options, const 
                                              const Data& data, at::Device device) {
   const FeatureTarget& target = data.features.target();
   LS_ASSIGN(const FrozenParts parts, LoadFrozenParts(*data.model, target));
-  LS_ASSIGN(std::vector<int64_t> vocab, DraftVocab(options, data.features));
+  LS_ASSIGN(std::vector<int64_t> vocab, DraftVocab(options, data));
   FrozenHeads frozen;
   frozen.embedding = parts.embedding.to(device);
   frozen.whole_head = parts.head.is_same(parts.embedding) ? frozen.embedding : parts.head.to(device);
@@ -352,9 +373,15 @@ Result<std::unique_ptr<Trainee>> MakeTrainee(const TrainOptions& options, const 
   frozen.loss_head =
       options.draft.precision == Precision::kBf16 ? frozen.head.to(at::kBFloat16) : frozen.head;
   LS_ASSIGN(const int n_layer, CountLayers(*data.model));
+  std::shared_ptr<const Sibling> sibling;
+  if (data.sibling != nullptr) {
+    LS_ASSIGN(sibling,
+              LoadSibling(data.sibling, *data.model, target, vocab, device, frozen.loss_head.scalar_type()));
+  }
   return kind.make({.target = target,
                     .n_layer = n_layer,
                     .model = data.model,
+                    .sibling = std::move(sibling),
                     .frozen = std::move(frozen),
                     .vocab = std::move(vocab),
                     .options = options.draft,
@@ -397,6 +424,15 @@ Result<Data> OpenData(const TrainOptions& options) {
                          " holds features of another model than " + options.features.front());
 }
 
+// What a draft is cut out of; one that was goes on from itself. Null: out of the target.
+Result<std::shared_ptr<const GgufFile>> OpenSibling(const TrainOptions& options) {
+  if (!options.draft.sibling.empty()) return GgufFile::Open(options.draft.sibling);
+  std::shared_ptr<const GgufFile> none;
+  if (options.draft.kind != "lm" || options.init.empty() || !BeginsAsGguf(options.init)) return none;
+  LS_ASSIGN(auto before, GgufFile::Open(options.init));
+  return IsCut(*before) ? before : none;
+}
+
 Result<TrainSummary> TrainUnguarded(TrainOptions options,
                                     const std::function<bool(const TrainProgress&)>& on_progress) {
   LS_TRY(CheckOptions(options));
@@ -405,7 +441,8 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   LS_TRY(CheckPrecision(options.draft.precision, device));
   LS_ASSIGN(Data data, OpenData(options));
   LS_TRY(ComputeStates(options, device, &data));
-  LS_ASSIGN(const int n_layer, CountLayers(*data.model));
+  LS_ASSIGN(data.sibling, OpenSibling(options));
+  LS_ASSIGN(const int n_layer, CountLayers(data.sibling != nullptr ? *data.sibling : *data.model));
   LS_TRY(kind->resolve(&options.draft, data.features.target(), n_layer));
   if (const int n_ff = data.features.target().n_ff;
       options.init_from_target && options.draft.n_ff > 0 && options.draft.n_ff != n_ff) {

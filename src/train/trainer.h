@@ -41,6 +41,7 @@ struct TrainOptions {
   int micro_batch = 2;  // sequences of a forward pass; shares one lag and one draw of positions
   std::optional<Positions> positions;  // of short sequences; absent: the kind's
   int vocab = 0;           // the draft's head is reduced to the most frequent tokens; 0: it is not
+  std::string prior;       // table of n-grams whose tokens fill that up where the features have too few
   double distill = 0.0;    // share of the target's distribution in the labels
   int tokens_of_loss = 0;  // of its head that losses are over, others in each pass; 0: all
   OptimiserOptions optimiser;

@@ -16,6 +16,7 @@
 
 #include "draft_model/testing/longspec_files.h"
 #include "features/run.h"
+#include "network/describe_target.h"
 #include "train/trainer.h"
 
 namespace longspec::train::testing {
@@ -79,7 +80,7 @@ struct Rig {
     EXPECT_TRUE(WriteTinyModel(tiny_options, folder.File("tiny.gguf")).ok());
     const auto file = GgufFile::Open(folder.File("tiny.gguf"));
     FeatureHeader header;
-    header.target = DescribeTarget(tiny.parts(), **file);
+    header.target = DescribeTarget(*tiny.parts().sizes, **file);
     header.top_k = top_k;
     header.keep = keep;
     FeatureExtractor extractor(&tiny.target(), tiny.NewCache(512, CacheType::kF16), 64, top_k, keep);

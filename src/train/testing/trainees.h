@@ -38,10 +38,18 @@ inline std::unique_ptr<Trainee> TraineeOf(const Rig& rig, uint64_t seed = 7,
   const auto n_layer = CountLayers(**file);
   EXPECT_TRUE(parts.ok() && n_layer.ok());
   TraineeOptions options = rig.options.draft;
+  std::shared_ptr<const Sibling> sibling;
+  if (!options.sibling.empty()) {
+    const auto opened = GgufFile::Open(options.sibling);
+    const auto loaded = LoadSibling(*opened, **file, set->target(), vocab, at::kCPU, at::kFloat);
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    sibling = *loaded;
+  }
   EXPECT_TRUE((*kind)->resolve(&options, set->target(), *n_layer).ok());
   return (*kind)->make({.target = set->target(),
                         .n_layer = *n_layer,
                         .model = *file,
+                        .sibling = sibling,
                         .frozen = FrozenOf(*parts, vocab),
                         .vocab = vocab,
                         .options = options,
