@@ -35,7 +35,8 @@ INSTANTIATE_TEST_SUITE_P(All, GpuTargetOf, ::testing::Values("llama", "qwen2", "
 
 TEST(GpuTarget, WeightsOfAllTypesAreTheCpus) {
   for (const DType type : {DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
-                           DType::kQ8_0, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+                           DType::kQ8_0, DType::kQ3_K, DType::kQ4_K, DType::kQ5_K, DType::kQ6_K,
+                           DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4}) {
     SCOPED_TRACE(std::string(Info(type).name));
     TwoTargets both(
         {.n_layers = 1, .n_embd = 256, .n_ff = 256, .dtype = type, .embedding_dtype = DType::kQ8_0});
