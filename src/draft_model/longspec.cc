@@ -24,6 +24,8 @@
 #include "draft_model/registry.h"
 #include "draft_model/state_block.h"
 #include "draft_model/trained_range.h"
+#include "kv/kv_mover.h"
+#include "kv/layer_view.h"
 
 namespace longspec {
 namespace {
@@ -271,11 +273,13 @@ class LongspecDrafter final : public GrowingDrafter {
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         cache_(cache),
-        last_layer_(target.sizes->n_layer - 1),
         range_(model_->path, model_->trained_positions),
         forward_(model_, target, cache->Span(0).layout, {scratch, &scratch->forward}) {
-    if (!model_->own_keys) return;
-    own_keys_.emplace(target, model_->block, std::move(keys), cache->capacity(), scratch->own_keys);
+    if (model_->own_keys) {
+      own_keys_.emplace(target, model_->block, std::move(keys), cache->capacity(), scratch->own_keys);
+    } else {
+      last_layer_ = cache->mover().NewLayerView(cache->Span(0).layout, target.sizes->n_layer - 1);
+    }
   }
 
   std::string_view name() const override { return LongspecModel::kKind; }
@@ -284,8 +288,9 @@ class LongspecDrafter final : public GrowingDrafter {
 
   Status Follow(std::span<const int32_t> committed) override {
     forward_.Reset();
-    // The tokens are read when a tree is grown.
-    return own_keys_ ? own_keys_->Follow(committed) : Status();
+    if (own_keys_) return own_keys_->Follow(committed);
+    last_layer_->Truncate(0);  // tokens, keys and values are read when a tree is grown
+    return {};
   }
 
   // Its tokens are read from the sequence when the next tree is grown.
@@ -294,7 +299,9 @@ class LongspecDrafter final : public GrowingDrafter {
     return own_keys_->Read(rows, rows.output->final_hidden, model_->cross.keys());
   }
 
-  size_t bytes() const override { return forward_.bytes() + (own_keys_ ? own_keys_->bytes() : 0); }
+  size_t bytes() const override {
+    return forward_.bytes() + (own_keys_ ? own_keys_->bytes() : last_layer_->bytes());
+  }
 
   std::string notice() const override { return range_.notice(); }
 
@@ -307,6 +314,8 @@ class LongspecDrafter final : public GrowingDrafter {
     if (own_keys_) {
       LS_TRY(own_keys_->Settle());
       range_.Sees(own_keys_->positions().size(), committed.size() - 1);
+    } else {
+      LS_TRY(last_layer_->Follow(*cache_));
     }
     root_position_ = cache_->length();
     paths_.clear();
@@ -316,7 +325,7 @@ class LongspecDrafter final : public GrowingDrafter {
 
   static constexpr int64_t kNoHead = 0;  // of the block that keeps keys: it only makes them
 
-  KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : cache_->Span(last_layer_); }
+  KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : last_layer_->span(); }
 
   DraftTask Expand(std::span<const GrownNode> nodes, std::span<const int32_t> which, int k,
                    std::vector<std::vector<TokenScore>>& next) override {
@@ -339,10 +348,10 @@ class LongspecDrafter final : public GrowingDrafter {
 
   const std::shared_ptr<const LongspecModel> model_;
   const KvCache* const cache_;
-  const int last_layer_;
   TrainedRange range_;
   LongspecForward forward_;
   std::optional<StateBlock> own_keys_;
+  std::unique_ptr<LayerView> last_layer_;  // the target's; null: it has keys of its own
 
   // The tree that is being grown.
   int root_position_ = 0, n_slots_ = 0;

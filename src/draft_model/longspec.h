@@ -68,8 +68,8 @@ struct LongspecRows final : ForwardRows<LongspecRows, LongspecForward, LongspecR
 // Running it for one sequence. A token's own keys and values depend on the token and its position only, so
 // those of committed tokens are kept in a ring as long as the window, computed from the tokens alone whenever
 // they are missing; those of a tree's nodes are kept beside it until the next tree. Cross-attention reads the
-// target's last layer where it lies. Memory does not depend on the context. One thread; uses the target's
-// team, which must be free.
+// target's last layer, which its drafter sees (kv/layer_view.h). Memory does not depend on the context. One
+// thread; uses the target's team, which must be free.
 class LongspecForward {
  public:
   // Rows of one pass; more are run in parts.

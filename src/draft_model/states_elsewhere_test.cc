@@ -1,63 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a target's passes hand out may lie where the host cannot read it: every drafter that reads states
-// proposes then what it proposes with a target in host memory, node by node and bit by bit.
+// What a target keeps and what its passes hand out may lie where the host cannot read it: every drafter
+// proposes then what it proposes with a target in host memory, node by node and bit by bit, and the text is
+// the same.
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/status_macros.h"
 #include "decode/batch_decoder.h"
 #include "draft_model/testing/batch_sequence.h"
 #include "draft_model/testing/block_drafts.h"
 #include "draft_model/testing/eagle_files.h"
 #include "draft_model/testing/longspec_files.h"
-#include "tensor/testing/guarded_states.h"
-#include "tensor/testing/values_of.h"
+#include "model/testing/far_target.h"
 
 namespace longspec::testing {
 namespace {
-
-// Computes on the host, and gives states away only in a memory like that of a device.
-class FarTarget final : public Target {
- public:
-  explicit FarTarget(Target* near) : near_(*near) {}
-
-  int vocab_size() const override { return near_.vocab_size(); }
-  int context_length() const override { return near_.context_length(); }
-  const SharedParts* shared_parts() const override { return near_.shared_parts(); }
-  Status RunPrefix(std::span<const PrefixSegment> segments) override { return near_.RunPrefix(segments); }
-
-  Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
-    LS_ASSIGN(TargetOutput output, near_.Forward(segments));
-    far_.clear();  // what the pass before gave is gone
-    for (TargetOutput::Segment& segment : output.segments) {
-      for (StateRows& rows : segment.hidden) rows = Moved(rows);
-      segment.final_hidden = Moved(segment.final_hidden);
-      for (StateRows& rows : segment.queries) rows = Moved(rows);
-    }
-    return output;
-  }
-
-  int64_t n_copies() const { return memory_.n_copies; }
-
- private:
-  StateRows Moved(const StateRows& rows) {
-    if (rows.empty()) return {};
-    StateBuffer& to = far_.emplace_back(rows.width(), memory_);
-    const std::vector<float> values = ValuesOf(rows);
-    memory_.Write(values.data(), values.size(), to.Grow(rows.size()));
-    return to.rows();
-  }
-
-  Target& near_;
-  const GuardedStates memory_;
-  std::deque<StateBuffer> far_;
-};
 
 void SeeLittle(SpeculationOptions& o) {
   o.partial.sink = 16;
@@ -87,8 +47,8 @@ class StatesElsewhere : public ::testing::Test {
     return options;
   }
 
-  Text Write(Target* target, const SpeculationOptions& options) const {
-    BatchSequence text(target, tiny_.NewCache(600), options, nullptr,
+  Text Write(Target* target, std::unique_ptr<KvCache> cache, const SpeculationOptions& options) const {
+    BatchSequence text(target, std::move(cache), options, nullptr,
                        *Sampler::Create({.temperature = 0, .seed = 1}, tiny_.spec.n_vocab),
                        RandomTokens(150, 4));
     Text written;
@@ -109,15 +69,24 @@ class StatesElsewhere : public ::testing::Test {
     return written;
   }
 
-  void ExpectTheSame(const SpeculationOptions& options) {
+  struct Copies {
+    int64_t states = 0;
+    size_t key_bytes = 0;
+  };
+  Copies ExpectTheSame(const SpeculationOptions& options) {
     SCOPED_TRACE(options.type + " " + options.draft_model);
-    const Text expected = Write(&tiny_.target(), options);
+    const Text expected = Write(&tiny_.target(), tiny_.NewCache(600), options);
     FarTarget far(&tiny_.target());
-    const Text text = Write(&far, options);
+    const Text text =
+        Write(&far, far.NewCache(tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32), 600), options);
     EXPECT_EQ(text.tokens, expected.tokens);
     EXPECT_TRUE(text.proposed == expected.proposed);
     EXPECT_GT(text.proposed.size(), 20U);
-    EXPECT_GT(far.n_copies(), 0);  // else nothing was read
+    return {.states = far.n_state_copies(), .key_bytes = far.n_key_bytes()};
+  }
+  // Of a drafter that reads states.
+  void ExpectTheSameOfStates(const SpeculationOptions& options) {
+    EXPECT_GT(ExpectTheSame(options).states, 0) << options.type;  // else nothing was read
   }
 
   Folder folder_;
@@ -128,7 +97,7 @@ TEST_F(StatesElsewhere, DraftsOfBlocksReadCopies) {
   const ModelSizes& c = tiny_.spec;
   const OwnHeads heads;
   const auto in_folder = [&](const std::string& kind, const DraftTensors& tensors, const char* more = "") {
-    ExpectTheSame(Options(kind, WriteBlockDraft(folder_, kind, c, tensors, heads, {}, more)));
+    ExpectTheSameOfStates(Options(kind, WriteBlockDraft(folder_, kind, c, tensors, heads, {}, more)));
   };
   in_folder("beagle", RandomBeagle(c, heads, 3));
   in_folder("medusa", RandomMedusa(c, 4, 3));
@@ -137,7 +106,7 @@ TEST_F(StatesElsewhere, DraftsOfBlocksReadCopies) {
   }
   const std::string longspec =
       WriteDraftFolder(folder_, c, RandomDraft(c, 64, 2), ", \"longspec_own_keys\": true");
-  ExpectTheSame(Options("longspec", longspec));
+  ExpectTheSameOfStates(Options("longspec", longspec));
 }
 
 TEST_F(StatesElsewhere, EagleReadsCopiesAndIsGivenLooks) {
@@ -147,24 +116,39 @@ TEST_F(StatesElsewhere, EagleReadsCopiesAndIsGivenLooks) {
         folder_, type, tiny_.spec, shape, RandomEagle(tiny_.spec, shape, 4), {},
         shape.eagle3 ? R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})" : "");
     SpeculationOptions options = Options(type, draft);
-    ExpectTheSame(options);
+    ExpectTheSameOfStates(options);
     options.spec_extend.chunks = 2;
     options.spec_extend.every = 2;
     options.spec_extend.from = 100;
-    ExpectTheSame(options);
+    ExpectTheSameOfStates(options);
     // Of a portfolio's taps each member has its own.
-    ExpectTheSame(Options("ppm," + type, draft));
+    ExpectTheSameOfStates(Options("ppm," + type, draft));
+  }
+}
+
+// The draft attends to the target's last layer, of which it has what is new brought to it.
+TEST_F(StatesElsewhere, LongspecReadsTheTargetsKeysInCopies) {
+  const std::string draft = WriteDraftFolder(folder_, tiny_.spec, RandomDraft(tiny_.spec, 64, 2));
+  for (const char* type : {"longspec", "ppm,longspec"}) {
+    const Copies copies = ExpectTheSame(Options(type, draft));
+    EXPECT_EQ(copies.states, 0);
+    // Keys and values of 200 positions, of one layer, and again each round those of a block that has new
+    // ones.
+    const KvLayout layout = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32);
+    const size_t position = layout.layer_bytes() / kKvChunk;
+    EXPECT_GE(copies.key_bytes, 190 * position);
+    EXPECT_LE(copies.key_bytes, (200 + 60 * kKeyBlock) * position);
   }
 }
 
 TEST_F(StatesElsewhere, PartsAreChosenByQueries) {
   SpeculationOptions options = Options("partial", "");
   SeeLittle(options);
-  ExpectTheSame(options);
+  ExpectTheSameOfStates(options);
   options = Options("tokenswift",
                     WriteBlockDraft(folder_, "tokenswift", tiny_.spec, RandomTokenswift(tiny_.spec, 3, 9)));
   SeeLittle(options);
-  ExpectTheSame(options);
+  ExpectTheSameOfStates(options);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "kernels/ops.h"
 #include "kv/block_summaries.h"
+#include "kv/layer_view.h"
 
 namespace longspec {
 namespace {
@@ -214,6 +215,9 @@ class MoverOnHost final : public KvMover {
                                                BlockScore score) const override {
     return std::make_unique<HostSummaries>(layout, n_layer, n_head, score);
   }
+  std::unique_ptr<LayerView> NewLayerView(const KvLayout&, int layer) const override {
+    return std::make_unique<LayerInPlace>(layer);
+  }
 };
 
 }  // namespace
@@ -225,6 +229,10 @@ void CompactRows(int first, std::span<const int32_t> rows, std::vector<SlotMove>
     if (first + row != to) moves->push_back({.from = first + row, .to = to});
     ++to;
   }
+}
+
+std::unique_ptr<LayerView> KvMover::NewLayerView(const KvLayout& layout, int layer) const {
+  return std::make_unique<LayerCopy>(layout, layer);
 }
 
 const KvMover& HostMover() {

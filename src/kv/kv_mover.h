@@ -17,6 +17,7 @@
 namespace longspec {
 
 class BlockSummaries;
+class LayerView;
 enum class BlockScore : unsigned char;
 
 // Of a slot, in all layers.
@@ -75,6 +76,8 @@ class KvMover {
   // Summaries of keys, made and kept where these lie (kv/block_summaries.h). `n_head`: query heads.
   virtual std::unique_ptr<BlockSummaries> NewSummaries(const KvLayout& layout, int n_layer, int n_head,
                                                        BlockScore score) const = 0;
+  // A layer of one cache for the host to read (kv/layer_view.h). Here: a copy, of what Read gives.
+  virtual std::unique_ptr<LayerView> NewLayerView(const KvLayout& layout, int layer) const;
 };
 
 // Of memory that the host can address.
