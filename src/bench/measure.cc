@@ -2,6 +2,8 @@
 #include "bench/measure.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -31,6 +33,9 @@ class Bench {
         on_sampling_(on_sampling) {}
 
   Status Run() {
+    LS_ASSIGN(Sampler greedy,
+              Sampler::Create({.temperature = 0, .seed = 0}, model_.target->vocab_size(), 0, model_.kernels));
+    greedy_.emplace(std::move(greedy));
     std::vector<int> depths = options_.depths;
     std::sort(depths.begin(), depths.end());
     const int widest = *std::max_element(options_.rows.begin(), options_.rows.end());
@@ -63,7 +68,8 @@ class Bench {
     LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
     if (logits != LogitsFor::kNone) {
       for (int i = 0; i < output.segments[0].logits.size(); ++i) {
-        sink_ += model_.kernels->argmax(output.segments[0].logits[i].values().data(), output.vocab);
+        sink_ +=
+            output.segments[0].logits[i].Choose(*greedy_, {.committed = tokens, .drafted = {}}, scratch_);
       }
     }
     if (keep) rows.CommitAll();
@@ -130,13 +136,14 @@ class Bench {
     LS_ASSIGN(KvTransaction row, cache.Begin(1));
     const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &row, .logits = LogitsFor::kLastRow};
     LS_ASSIGN(const TargetOutput output, model_.target->Forward({&segment, 1}));
-    const std::span<const float> logits = output.segments[0].logits[0].values();
-    Sampler::Scratch scratch;
+    const LogitRow logits = output.segments[0].logits[0];
+    const std::vector<int32_t> text = Tokens(static_cast<int>(kWarmUp + kChoices));  // before the choices
     std::vector<std::vector<double>> us(samplers.size());
     for (uint64_t choice = 0; choice < kWarmUp + kChoices; ++choice) {
       for (size_t i = 0; i < samplers.size(); ++i) {
         const double start = NowMs();
-        sink_ += samplers[i].Sample(logits, {.committed = tokens, .drafted = {}}, choice, scratch);
+        sink_ +=
+            logits.Choose(samplers[i], {.committed = std::span(text).first(choice), .drafted = {}}, scratch_);
         if (choice >= kWarmUp) us[i].push_back(1e3 * (NowMs() - start));
       }
     }
@@ -184,6 +191,8 @@ class Bench {
   double one_row_ms_ = 0;  // a step of one row after the shortest context; 0: none is measured
   RngStream rng_{1, 0, RngPurpose::kTest};
   uint64_t draws_ = 0;
+  std::optional<Sampler> greedy_;  // chooses after measured steps
+  Sampler::Scratch scratch_;
   int64_t sink_ = 0;  // what was computed, so that it had to be
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "base/status_macros.h"
 #include "sampling/log_softmax.h"
@@ -44,7 +45,7 @@ class PerplexityRun {
         const LogitRow logits = output.segments[0].logits[i];
         LS_TRY(logits.Check(static_cast<uint64_t>(position)));
         const double nats =
-            -static_cast<double>(LogSoftmax(logits.values()).Of(window[static_cast<size_t>(position)]));
+            -static_cast<double>(LogSoftmax(logits.Read(&row_)).Of(window[static_cast<size_t>(position)]));
         result_.all.Add(nats);
         BucketOf(result_.by_position, position).tokens.Add(nats);
       }
@@ -62,6 +63,7 @@ class PerplexityRun {
   Target& target_;
   const PerplexityOptions& options_;
   const std::function<bool(int)>& on_rows_;
+  std::vector<float> row_;  // of logits, where it does not lie in host memory
   PerplexityResult result_;
 };
 

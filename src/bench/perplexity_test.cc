@@ -15,6 +15,7 @@
 #include "bench/loaded_model.h"
 #include "formats/tiny_model.h"
 #include "longspec/engine.h"
+#include "model/testing/far_target.h"
 
 namespace longspec {
 namespace {
@@ -47,6 +48,15 @@ class PerplexityTest : public ::testing::Test {
     const auto new_cache = [&] { return model->NewCache(options.window); };
     return MeasurePerplexity(*model->target, new_cache, text_, options, {});
   }
+  // Of a target that lies where the host cannot read.
+  Result<PerplexityResult> RunElsewhere(PerplexityOptions options) {
+    options.window = kTextContext;
+    const auto model = LoadForBench(Model(), nullptr, options.rows, options.window);
+    EXPECT_TRUE(model.ok()) << model.status().message();
+    testing::FarTarget far(model->target.get());
+    const auto new_cache = [&] { return far.NewCache(model->layout, options.window); };
+    return MeasurePerplexity(far, new_cache, text_, options, {});
+  }
 
   std::string path_;
   std::vector<int32_t> text_;
@@ -67,6 +77,9 @@ TEST_F(PerplexityTest, TheSameBitsHoweverTheTextIsCut) {
       EXPECT_TRUE(SameBits(first->by_position[i].tokens.sum, other->by_position[i].tokens.sum)) << rows;
     }
   }
+  const auto elsewhere = RunElsewhere({.rows = 256});
+  ASSERT_TRUE(elsewhere.ok());
+  EXPECT_TRUE(SameBits(first->all.sum, elsewhere->all.sum));
 }
 
 TEST_F(PerplexityTest, BucketsHoldEveryTokenButTheFirstOfEachWindow) {

@@ -18,7 +18,8 @@ namespace {
 // FNV-1a over the 32-bit words of a row.
 uint64_t HashRow(const LogitRow& row) {
   uint64_t hash = 14695981039346656037ULL;
-  for (const float x : row.values()) {
+  std::vector<float> room;
+  for (const float x : row.Read(&room)) {
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof(bits));
     hash = (hash ^ bits) * 1099511628211ULL;

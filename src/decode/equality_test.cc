@@ -11,6 +11,7 @@
 #include "decode/testing/tree_drafter.h"
 #include "draft_model/option_use.h"
 #include "lab/testing/with_lab.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -229,7 +230,7 @@ TEST(Equality, RowsOfTheResultAreTheRowsTheTokensWereDrawnFrom) {
     ASSERT_EQ(step->path.size(), step->tokens.size());
     for (size_t i = 0; i < step->tokens.size(); ++i) {
       Language().Logits(before, expected.data());
-      const auto row = step->logits[step->path[i]].values();
+      const auto row = testing::ValuesOf(step->logits[step->path[i]]);
       ASSERT_EQ(std::vector<float>(row.begin(), row.end()), expected);
       before.push_back(step->tokens[i]);
     }

@@ -24,6 +24,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -166,7 +167,7 @@ class TinyModel : public TrainingFree {
       }
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         generated.tokens.push_back(step->tokens[i]);
-        const auto row = step->logits[step->path[i]].values();
+        const auto row = testing::ValuesOf(step->logits[step->path[i]]);
         generated.logits.insert(generated.logits.end(), row.begin(), row.end());
       }
     }

@@ -13,14 +13,10 @@
 #include "draft/draft_task.h"
 #include "draft/drafter.h"
 #include "draft/tree_shape.h"
+#include "sampling/top_tokens.h"
 #include "tree/token_tree.h"
 
 namespace longspec {
-
-struct TokenScore {
-  int32_t token = 0;
-  double log_prob = 0.0;  // at most 0
-};
 
 // A candidate, in order of (level, column). Node 0 is the root.
 struct GrownNode {

@@ -16,7 +16,6 @@
 #include "decode/testing/one_sequence.h"
 #include "draft/draft_memory.h"
 #include "draft/testing/trees.h"
-#include "draft/top_tokens.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/exit.h"
 #include "draft_model/medusa.h"
@@ -27,6 +26,8 @@
 #include "draft_model/testing/tree_search.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
+#include "sampling/top_tokens.h"
 #include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
@@ -454,7 +455,7 @@ class DoubtingTarget final : public Target {
       const TargetOutput::Segment& out = expected->segments[s];
       logits.emplace_back();
       for (int i = 0; i < out.logits.size(); ++i) {
-        const auto row = out.logits[i].values();
+        const auto row = testing::ValuesOf(out.logits[i]);
         logits.back().insert(logits.back().end(), row.begin(), row.end());
       }
       states.emplace_back();
@@ -467,7 +468,7 @@ class DoubtingTarget final : public Target {
         return b.empty() || std::memcmp(a, b.data(), b.size() * sizeof(float)) == 0;
       };
       if (out.logits.size() > 0) {
-        EXPECT_TRUE(same(out.logits[0].values().data(), logits[s]));
+        EXPECT_TRUE(same(testing::ValuesOf(out.logits[0]).data(), logits[s]));
       }
       if (!out.hidden.empty()) {
         EXPECT_TRUE(same(testing::ValuesOf(out.hidden[0]).data(), states[s]));
@@ -625,8 +626,8 @@ TEST(Medusa, HeadsOfZerosAreTheModelsOwn) {
   const auto output = draft.tiny.target().Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   std::vector<TokenScore> expected;
-  TopTokens(*draft.tiny.parts().lane.kernels, output->segments[0].logits[0].values().data(), output->vocab, 4,
-            {}, expected);
+  TopTokens(*draft.tiny.parts().lane.kernels, testing::ValuesOf(output->segments[0].logits[0]).data(),
+            output->vocab, 4, {}, expected);
   int child = tree.node(0).first_child;
   for (const TokenScore& one : expected) {
     ASSERT_GE(child, 0);

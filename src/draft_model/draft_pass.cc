@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "draft/top_tokens.h"
+#include "sampling/top_tokens.h"
 
 namespace longspec {
 

@@ -18,6 +18,7 @@
 #include "draft_model/testing/eagle_scene.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -411,7 +412,7 @@ void RunAll(SmallEagle* eagle, std::vector<std::unique_ptr<Running>>& all, int n
       ASSERT_TRUE(turns[i].status.ok()) << turns[i].status.message();
       for (size_t t = 0; t < turns[i].tokens.size(); ++t) {
         whose[i]->text.tokens.push_back(turns[i].tokens[t]);
-        const auto row = turns[i].logits[turns[i].path[t]].values();
+        const auto row = testing::ValuesOf(turns[i].logits[turns[i].path[t]]);
         whose[i]->text.logits.insert(whose[i]->text.logits.end(), row.begin(), row.end());
       }
     }

@@ -22,7 +22,6 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/growing_drafter.h"
-#include "draft/top_tokens.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_block.h"
@@ -133,7 +132,7 @@ struct LmRows final : TargetRows {
     const int n_rows = static_cast<int>(segment.tokens.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const LogitRow row = output.logits[wanted[i] - (n_rows - output.logits.size())];
-      TopTokens(*kernels, row.values().data(), n_proposed, k, vocab, next[i]);
+      row.MostProbable(*kernels, n_proposed, k, vocab, next[i]);
     }
   }
 };

@@ -22,6 +22,7 @@
 #include "formats/gguf_writer.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -625,7 +626,7 @@ TEST_F(LmDrafterTest, ScoresArePathProbabilities) {
           .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
       const auto output = tiny_.target().Forward({&segment, 1});
       ASSERT_TRUE(output.ok());
-      const float* logits = output->segments[0].logits[0].values().data();
+      const float* logits = testing::ValuesOf(output->segments[0].logits[0]).data();
       double sum = 0;
       for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
       expected += static_cast<double>(logits[token]) - std::log(sum);
@@ -648,7 +649,7 @@ TEST_F(LmDrafterTest, TreesOfOtherMethodsAreTheirSpecifications) {
         .tokens = text, .parents = {}, .kv = &*rows, .logits = LogitsFor::kLastRow};
     const auto output = tiny_.target().Forward({&segment, 1});
     EXPECT_TRUE(output.ok()) << output.status().message();
-    const float* logits = output->segments[0].logits[0].values().data();
+    const float* logits = testing::ValuesOf(output->segments[0].logits[0]).data();
     Vec of_draft(static_cast<size_t>(output->vocab), -1e300);
     for (const int32_t t : vocab) of_draft[static_cast<size_t>(t)] = static_cast<double>(logits[t]);
     return LogSoftmax(of_draft);

@@ -16,6 +16,7 @@
 #include "draft_model/testing/longspec_files.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -79,7 +80,7 @@ class LongspecDrafterTest : public ::testing::Test {
       if (!step.ok()) break;
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         text.tokens.push_back(step->tokens[i]);
-        const auto row = step->logits[step->path[i]].values();
+        const auto row = testing::ValuesOf(step->logits[step->path[i]]);
         text.logits.insert(text.logits.end(), row.begin(), row.end());
       }
     }

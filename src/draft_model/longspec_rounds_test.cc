@@ -15,6 +15,7 @@
 #include "draft_model/testing/longspec_files.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 namespace {
@@ -151,7 +152,7 @@ class LongspecRoundsTest : public ::testing::Test {
       text.rounds.push_back(step->tokens.size());
       for (size_t i = 0; i < step->tokens.size(); ++i) {
         text.tokens.push_back(step->tokens[i]);
-        const auto row = step->logits[step->path[i]].values();
+        const auto row = testing::ValuesOf(step->logits[step->path[i]]);
         text.logits.insert(text.logits.end(), row.begin(), row.end());
       }
     }

@@ -19,6 +19,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -66,7 +67,7 @@ class MagicDecTest : public ::testing::Test {
                                       .logits = LogitsFor::kLastRow};
       const auto output = target_->Forward({&segment, 1});
       EXPECT_TRUE(output.ok());
-      const float* logits = output->segments[0].logits[0].values().data();
+      const float* logits = testing::ValuesOf(output->segments[0].logits[0]).data();
       logits_.assign(logits, logits + output->vocab);
       best = static_cast<int32_t>(std::max_element(logits, logits + output->vocab) - logits);
       rows->CommitAll();

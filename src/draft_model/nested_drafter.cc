@@ -163,7 +163,7 @@ void NestedDrafter::Choose(const TargetOutput::Segment& output, Pass& pass) {
   const int first_tip = pass.tip;
   kept_.assign(1, 0);
   for (int at = 0; at >= 0 && room > 0 && tree.size() <= budget.max_nodes; --room) {
-    GuessesAt(output.logits[at].values(), budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
+    GuessesAt(output.logits[at], budget.foresight.has_dice() ? kMaxTopLogits : options_.width);
     const auto text = std::span<const int32_t>(text_);
     budget.foresight.RefineDistribution(
         kDice, {.committed = text.first(n_committed_), .drafted = text.subspan(n_committed_)}, rest_,
@@ -198,18 +198,17 @@ Status NestedDrafter::Extend(const TargetOutput::Segment& output, int row, const
 }
 
 // The likeliest tokens and their shares to guesses_, what is left to rest_.
-void NestedDrafter::GuessesAt(std::span<const float> logits, int most) {
+void NestedDrafter::GuessesAt(const LogitRow& row, int most) {
   best_.resize(Z(most));
-  const int n = TopLogits(logits, best_);
+  best_logits_.resize(Z(most));
+  float largest = 0;
+  const int n = row.Best(best_, best_logits_, &largest);
   guesses_.clear();
   rest_ = 1;
-  if (n == 0) return;
-  const auto first = Z(best_[0]);
-  if (!std::isfinite(logits[first])) return;
-  const auto largest = static_cast<double>(ShareOfLargest(logits, best_[0]));
-  for (const int32_t token : std::span(best_).first(Z(n))) {
-    const float below = logits[Z(token)] - logits[first];
-    guesses_.push_back({.token = token, .chance = largest * std::exp(static_cast<double>(below))});
+  if (largest == 0) return;
+  for (size_t i = 0; i < Z(n); ++i) {
+    const auto below = static_cast<double>(best_logits_[i] - best_logits_[0]);
+    guesses_.push_back({.token = best_[i], .chance = static_cast<double>(largest) * std::exp(below)});
     rest_ = std::max(0.0, rest_ - guesses_.back().chance);
   }
 }

@@ -92,7 +92,7 @@ class NestedDrafter final : public MeetingDrafter {
   DraftTask GuessInside(const DraftBudget& budget, int room, TokenTree* inner, PassMeeting& meeting);
   void Choose(const TargetOutput::Segment& output, Pass& pass);
   Status Extend(const TargetOutput::Segment& output, int row, const Pass& pass);
-  void GuessesAt(std::span<const float> logits, int most);
+  void GuessesAt(const LogitRow& row, int most);
 
   Target& target_;
   const KvCache& cache_;  // the sequence's
@@ -109,6 +109,7 @@ class NestedDrafter final : public MeetingDrafter {
 
   // Of one proposal.
   std::vector<int32_t> best_, tokens_, parents_, kept_;  // the last three of its last pass
+  std::vector<float> best_logits_;
   std::vector<Guess> guesses_;
   double rest_ = 1;
   std::vector<TokenTree> proposals_;

@@ -82,6 +82,7 @@ class StatesElsewhere : public ::testing::Test {
     EXPECT_EQ(text.tokens, expected.tokens);
     EXPECT_TRUE(text.proposed == expected.proposed);
     EXPECT_GT(text.proposed.size(), 20U);
+    EXPECT_GT(far.n_logit_copies(), 0);
     return {.states = far.n_state_copies(), .key_bytes = far.n_key_bytes()};
   }
   // Of a drafter that reads states.
@@ -139,6 +140,11 @@ TEST_F(StatesElsewhere, LongspecReadsTheTargetsKeysInCopies) {
     EXPECT_GE(copies.key_bytes, 190 * position);
     EXPECT_LE(copies.key_bytes, (200 + 60 * kKeyBlock) * position);
   }
+}
+
+TEST_F(StatesElsewhere, DraftsThatReadNoStatesNeedLogitsAlone) {
+  ExpectTheSame(Options("recycling", ""));
+  ExpectTheSame(Options("ppm", ""));
 }
 
 TEST_F(StatesElsewhere, PartsAreChosenByQueries) {

@@ -564,7 +564,7 @@ class AnswerImpl final : public AnswerInProgress {
     token.timings.draft_n_accepted = sequence_.stats.accepted;
     if (turn.sources[i] >= 0) token.source = sources_[static_cast<size_t>(turn.sources[i])];
     if (request_.n_logprobs >= 0) {
-      const LogSoftmax softmax(turn.logits[turn.path[i]].values());
+      const LogSoftmax softmax(turn.logits[turn.path[i]].Read(&row_));
       token.own = {.token = token.id, .logprob = softmax.Of(token.id)};
       softmax.Likeliest(request_.n_logprobs, likeliest_);
       token.likeliest = likeliest_;
@@ -603,7 +603,8 @@ class AnswerImpl final : public AnswerInProgress {
   TextStream text_;
   std::vector<std::string_view> sources_;  // of the drafter
   std::vector<TokenLogprob> likeliest_;
-  int n_computed_ = 0;  // positions that were there when it began
+  std::vector<float> row_;  // of logits, where it does not lie in host memory
+  int n_computed_ = 0;      // positions that were there when it began
   GenerationResult result_;
   FinishReason reason_ = FinishReason::kLength, limit_ = FinishReason::kLength;
   bool of_prompt_ = false;  // the last turn computed more than one missing token

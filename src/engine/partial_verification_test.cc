@@ -21,6 +21,7 @@
 #include "lab/testing/with_lab.h"
 #include "longspec/engine.h"
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -118,7 +119,7 @@ struct NaiveModel {
     return *output;
   }
   static const float* Row(const TargetOutput& output, size_t row) {
-    return output.segments[0].logits[static_cast<int>(row)].values().data();
+    return testing::ValuesOf(output.segments[0].logits[static_cast<int>(row)]).data();
   }
   // Runs the last token, and returns what comes after it.
   int32_t Step(KvCache& cache) {
@@ -264,7 +265,7 @@ TEST_F(PartialVerification, ASetOfTheTextsSizeSaysTheSame) {
       auto row = cache.Begin(1);
       const ForwardSegment segment = {.tokens = {&model.tokens.back(), 1}, .parents = {}, .kv = &*row};
       const auto said = model.target->Forward({&segment, 1});
-      const auto values = said->segments[0].logits[0].values();
+      const auto values = testing::ValuesOf(said->segments[0].logits[0]);
       return std::vector<float>(values.begin(), values.end());
     };
     EXPECT_EQ(logits(*set) == logits(*whole), more == 0);

@@ -19,6 +19,8 @@
 #include "formats/tiny_model.h"
 #include "grammar/token_rules.h"
 #include "kernels/dispatch.h"
+#include "model/testing/far_target.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -52,7 +54,7 @@ class LogitsSeen {
     for (size_t i = 0; i < turn.tokens.size(); ++i) {
       const auto prefix = std::span(tokens).first(before + i);
       const Hash128 key = HashOf(std::as_bytes(prefix));
-      const Hash128 bits = HashOf(std::as_bytes(turn.logits[turn.path[i]].values()));
+      const Hash128 bits = HashOf(std::as_bytes(testing::ValuesOf(turn.logits[turn.path[i]])));
       const auto [at, is_new] = seen_.emplace(std::pair(key.low, key.high), bits);
       if (is_new) continue;
       ++n_compared;
@@ -84,7 +86,13 @@ class Model {
     parts.learned = [this] { return LearnedCosts{&memory, "guessed"}; };
   }
   std::shared_ptr<ChunkPool> NewPool() const {
-    return MakeHostPool(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer);
+    return target->NewPool(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer, {});
+  }
+  // What the target keeps and gives lies where the host cannot read it.
+  void MoveElsewhere() {
+    near_ = std::move(target);
+    target = std::make_unique<testing::FarTarget>(near_.get());
+    parts.target = target.get();
   }
 
   ModelSpec spec;
@@ -97,6 +105,7 @@ class Model {
   ThreadTeam team_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   DraftModels models_;
+  std::unique_ptr<Target> near_;  // of a target elsewhere
 };
 
 std::shared_ptr<const GenerationRequest> Shared(GenerationRequest request) {
@@ -633,25 +642,27 @@ TEST(SchedulerTest, WarmUpsGiveWay) {
   EXPECT_EQ(prompts.LengthKnown(ahead), 799);
 }
 
-// Answers that say nothing but "A".
-class OnlyA final : public Grammar {
+// Answers that say nothing but these tokens.
+class OnlyThese final : public Grammar {
  public:
-  explicit OnlyA(int vocab) : vocab_(vocab) {}
+  OnlyThese(int vocab, std::vector<int32_t> allowed) : vocab_(vocab), allowed_(std::move(allowed)) {}
   Result<std::unique_ptr<Constraint>> NewConstraint() const override {
-    return MakeTokenConstraint(std::make_shared<const TokenRules>(TokenRules{.allowed = {65}}), vocab_,
+    return MakeTokenConstraint(std::make_shared<const TokenRules>(TokenRules{.allowed = allowed_}), vocab_,
                                nullptr);
   }
   size_t bytes() const override { return 0; }
 
  private:
   const int vocab_;
+  const std::vector<int32_t> allowed_;
 };
 
 // From one request: its grammar is looked up once, or not at all where it comes along, and whoever was the
 // last to answer lets go of it.
 TEST(SchedulerTest, AllAnswersShareTheRequest) {
   Model model(kernels::Available().front(), 1);
-  const std::shared_ptr<const Grammar> grammar = std::make_shared<const OnlyA>(model.spec.n_vocab);
+  const std::shared_ptr<const Grammar> grammar =
+      std::make_shared<const OnlyThese>(model.spec.n_vocab, std::vector<int32_t>{65});
   int n_lookups = 0;
   model.parts.grammar = [&](const GrammarText& text) -> Result<std::shared_ptr<const Grammar>> {
     EXPECT_EQ(text.text, "a's");
@@ -683,6 +694,55 @@ TEST(SchedulerTest, AllAnswersShareTheRequest) {
     while (*(*scheduler)->RunRound()) EXPECT_EQ(watched.expired(), n_ended == 3);
     EXPECT_EQ(n_ended, 3);
     EXPECT_EQ(n_lookups, comes_along ? 0 : 1);
+  }
+}
+
+// Logits, states, keys and values, and what is known of prompts: the host never reads them where they lie.
+TEST(SchedulerTest, ATargetElsewhereSaysTheSame) {
+  const kernels::KernelTable* best = kernels::Available().front();
+  Model near(best, 2), far(best, 2);
+  far.MoveElsewhere();
+  std::vector<Asked> asked = Mixed();
+  asked.resize(10);
+  for (size_t i = 6; i < 8; ++i) {
+    asked[i].request.partial_verification = {
+        .enabled = true, .sink = 16, .budget = 32, .window = 20, .refresh = 24};
+  }
+  std::map<std::pair<size_t, int>, std::vector<int32_t>> alone;
+  for (const size_t chunks : {64, 9}) {
+    const Outcome outcome = RunAll(far, asked, {.chunks = chunks});
+    ExpectAsAlone(near, asked, outcome, alone);
+  }
+}
+
+TEST(SchedulerTest, ChancesAndGrammarsOfATargetElsewhereAreTheSame) {
+  const kernels::KernelTable* best = kernels::Available().front();
+  Model near(best, 1), far(best, 1);
+  far.MoveElsewhere();
+  const std::shared_ptr<const Grammar> some =
+      std::make_shared<const OnlyThese>(near.spec.n_vocab, std::vector<int32_t>{65, 70, 99, 200});
+  for (const bool grammar : {false, true}) {
+    std::vector<std::vector<float>> logprobs;  // of each
+    std::vector<std::vector<int32_t>> tokens;
+    for (Model* model : {&near, &far}) {
+      model->parts.grammar = [&](const GrammarText&) -> Result<std::shared_ptr<const Grammar>> {
+        return some;
+      };
+      GenerationRequest request = Request(Text(40, 1), "ppm", 0.8F, 20);
+      request.ignore_eos = !grammar;
+      if (grammar) request.grammar = {.kind = GrammarText::Kind::kGbnf, .text = "some"};
+      request.n_logprobs = 3;
+      logprobs.emplace_back();
+      request.on_token = [&](const GeneratedToken& token) {
+        logprobs.back().push_back(token.own.logprob);
+        for (const TokenLogprob& one : token.likeliest) logprobs.back().push_back(one.logprob);
+      };
+      tokens.push_back(Alone(*model, request, 0));
+    }
+    EXPECT_EQ(tokens[0].size(), 20U);
+    EXPECT_EQ(tokens[1], tokens[0]);
+    EXPECT_EQ(logprobs[0].size(), 20U * 4);
+    EXPECT_EQ(logprobs[1], logprobs[0]);
   }
 }
 

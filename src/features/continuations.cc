@@ -13,12 +13,12 @@
 #include "base/status_macros.h"
 #include "decode/owned_sequence.h"
 #include "draft/drafter.h"
-#include "draft/top_tokens.h"
 #include "kernels/packing.h"
 #include "kv/kv_mover.h"
 #include "model/shared_parts.h"
 #include "policy/policy.h"
 #include "sampling/sampler.h"
+#include "sampling/top_tokens.h"
 #include "tensor/half.h"
 
 namespace longspec {
@@ -53,7 +53,7 @@ class RowRecorder final : public Drafter {
       top.assign(Z(top_k_), {});
       if (rows.HasLogits(row)) {
         const LogitRow logits = rows.LogitsOf(row);
-        TopTokens(*parts_.lane.kernels, logits.values().data(), logits.vocab(), top_k_, {}, top);
+        logits.MostProbable(*parts_.lane.kernels, logits.vocab(), top_k_, {}, top);
       }
       if (top.size() != Z(top_k_)) return status_ = Corrupt("the target's logits are no finite numbers");
       for (const TokenScore& score : top) {

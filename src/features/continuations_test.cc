@@ -11,6 +11,7 @@
 
 #include "draft_model/testing/longspec_files.h"
 #include "features/extract.h"
+#include "model/testing/far_target.h"
 #include "tensor/half.h"
 #include "tensor/testing/values_of.h"
 
@@ -69,6 +70,35 @@ TEST(ContinuationWriter, WritesTheMostProbableAtTemperatureZero) {
     }
   }
   EXPECT_EQ(rig.rows, 1 + 10 + 19 + 28 + 37 + 5 * 12);
+}
+
+TEST(ContinuationWriter, ATargetElsewhereWritesTheSame) {
+  ContinuationsRig rig;
+  const auto keep = ParseFeatureKeep("final,hidden:1,kv", DType::kF16);
+  ASSERT_TRUE(keep.ok());
+  const ContinuationOptions options = {
+      .max_tokens = 12, .temperatures = {0.7F}, .at_once = 2, .top_k = 3, .keep = *keep};
+  const auto expected = rig.Write(options, SomeBeginnings());
+  FarTarget far(&rig.tiny.target());
+  const auto new_cache = [&] {
+    return far.NewCache(rig.tiny.spec.kv_layout(CacheType::kF32, CacheType::kF32), 512);
+  };
+  ContinuationWriter writer(&far, new_cache, options);
+  const auto all = writer.Write(SomeBeginnings(), 0, [](int) { return true; });
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  ASSERT_EQ(all->size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ((*all)[i].tokens, expected[i].tokens);
+    const ExtractedFeatures &a = (*all)[i].features, &b = expected[i].features;
+    EXPECT_EQ(a.kept.keys, b.kept.keys);
+    EXPECT_EQ(a.kept.values, b.kept.values);
+    EXPECT_EQ(a.kept.hidden, b.kept.hidden);
+    EXPECT_EQ(a.kept.final_hidden, b.kept.final_hidden);
+    EXPECT_EQ(a.top_ids, b.top_ids);
+    EXPECT_EQ(a.top_log_probs, b.top_log_probs);
+    EXPECT_FALSE(a.kept.keys.empty());
+    EXPECT_FALSE(a.top_ids.empty());
+  }
 }
 
 TEST(ContinuationWriter, BeginningsCanHaveProbabilitiesToo) {

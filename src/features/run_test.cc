@@ -19,6 +19,7 @@
 #include "features/plan.h"
 #include "formats/testing/file_size_limit.h"
 #include "network/describe_target.h"
+#include "sampling/testing/values_of.h"
 #include "tensor/half.h"
 
 namespace longspec::testing {
@@ -177,7 +178,7 @@ TEST(Features, TopProbabilitiesAreTheTargets) {
   const auto output = rig.tiny.target().Forward({&segment, 1});
   ASSERT_TRUE(output.ok());
   for (const size_t row : {0U, 31U, 32U, 49U}) {
-    const float* logits = output->segments[0].logits[static_cast<int>(row)].values().data();
+    const float* logits = testing::ValuesOf(output->segments[0].logits[static_cast<int>(row)]).data();
     double sum = 0;
     for (int t = 0; t < output->vocab; ++t) sum += std::exp(static_cast<double>(logits[t]));
     const int best = static_cast<int>(std::max_element(logits, logits + output->vocab) - logits);

@@ -19,6 +19,7 @@
 #include "kv/full_cache.h"
 #include "kv/streaming_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 #include "tensor/testing/values_of.h"
 
 namespace longspec {
@@ -139,7 +140,7 @@ std::vector<float> Pass(Model& m, KvCache& cache, const Tree& tree, const LayerP
   EXPECT_TRUE(output.ok()) << output.status().message();
   const TargetOutput::Segment& out = output->segments[0];
   const size_t n = tree.tokens.size();
-  const float* const logits = out.logits[0].values().data();
+  const float* const logits = testing::ValuesOf(out.logits[0]).data();
   std::vector<float> all(logits, logits + n * Z(output->vocab));
   for (const StateRows& hidden : out.hidden) AddTo(&all, hidden);
   AddTo(&all, out.final_hidden);
@@ -295,8 +296,9 @@ TEST(LayerPrefix, SequencesOfAPassMayHaveOnesOfTheirOwn) {
   ASSERT_TRUE(output.ok());
   for (size_t s = 0; s < 4; ++s) {
     const size_t n = trees[s].tokens.size() * Z(output->vocab);
-    EXPECT_EQ(
-        std::memcmp(output->segments[s].logits[0].values().data(), expected[s].data(), n * sizeof(float)), 0)
+    EXPECT_EQ(std::memcmp(testing::ValuesOf(output->segments[s].logits[0]).data(), expected[s].data(),
+                          n * sizeof(float)),
+              0)
         << s;
   }
 }

@@ -17,6 +17,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -56,7 +57,7 @@ int BrokenRows(const TinyModelOptions& tiny, const Damage* damage, const kernels
   EXPECT_TRUE(output.ok()) << output.status().message();
   int broken = 0;
   for (int row = 0; row < output->segments[0].logits.size(); ++row) {
-    const auto logits = output->segments[0].logits[row].values();
+    const auto logits = testing::ValuesOf(output->segments[0].logits[row]);
     broken += std::ranges::all_of(logits, [](float x) { return std::isfinite(x); }) ? 0 : 1;
   }
   return broken;

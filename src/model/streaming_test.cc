@@ -19,6 +19,7 @@
 #include "model/shared_parts.h"
 #include "model/transformer.h"
 #include "network/rope.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -67,7 +68,7 @@ struct Model {
     EXPECT_TRUE(output.ok());
     std::vector<Row> logits;
     for (int i = 0; i < std::ssize(tokens); ++i) {
-      const auto row = output->segments[0].logits[i].values();
+      const auto row = testing::ValuesOf(output->segments[0].logits[i]);
       logits.emplace_back(row.begin(), row.end());
     }
     rows->Commit(kept);

@@ -18,6 +18,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "network/rope.h"
+#include "sampling/testing/values_of.h"
 #include "tensor/testing/values_of.h"
 
 namespace longspec {
@@ -64,7 +65,7 @@ std::vector<Row> Rows(const TargetOutput& output, size_t segment) {
   std::vector<Row> rows;
   const LogitRows& logits = output.segments[segment].logits;
   for (int i = 0; i < logits.size(); ++i) {
-    rows.emplace_back(logits[i].values().begin(), logits[i].values().end());
+    rows.emplace_back(testing::ValuesOf(logits[i]).begin(), testing::ValuesOf(logits[i]).end());
   }
   return rows;
 }

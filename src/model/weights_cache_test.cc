@@ -23,6 +23,7 @@
 #include "kernels/packing.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -90,7 +91,7 @@ class WeightsCacheTest : public ::testing::Test {
         .tokens = tokens, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kAllRows};
     const auto output = target.Forward({&segment, 1});
     EXPECT_TRUE(output.ok());
-    const float* logits = output->segments[0].logits[0].values().data();
+    const float* logits = testing::ValuesOf(output->segments[0].logits[0]).data();
     return {logits, logits + tokens.size() * static_cast<size_t>(output->vocab)};
   }
 

@@ -48,6 +48,7 @@ class Sampler {
  public:
   struct Scratch {
     std::vector<float> logits;
+    std::vector<float> read;     // a row that lies elsewhere
     std::vector<float> allowed;  // a row without the tokens that a grammar forbids
     std::vector<int32_t> counts;
     std::vector<std::pair<float, int32_t>> candidates;

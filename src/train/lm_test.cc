@@ -12,6 +12,7 @@
 #include "formats/draft_names.h"
 #include "formats/safetensors.h"
 #include "kv/full_cache.h"
+#include "sampling/testing/values_of.h"
 #include "tensor/dequantize.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"
@@ -130,7 +131,9 @@ TEST(Lm, WithAReducedHeadItIsOfItsTargetAlone) {
   ASSERT_TRUE(output.ok());
   EXPECT_EQ(output->vocab, 24);
   const at::Tensor got =
-      at::from_blob(const_cast<float*>(output->segments[0].logits[0].values().data()), {24}).clone();
+      at::from_blob(const_cast<float*>(longspec::testing::ValuesOf(output->segments[0].logits[0]).data()),
+                    {24})
+          .clone();
   const auto trainee = TraineeOf(rig, 7, vocab);
   ASSERT_TRUE(LoadDraft(rig.options.output, *trainee).ok());
   const at::NoGradGuard no_grad;
@@ -195,7 +198,9 @@ TEST(Lm, MayBeCutOutOfASmallerModel) {
     ASSERT_TRUE(output.ok()) << output.status().message();
     ASSERT_EQ(output->vocab, 24);
     const at::Tensor got =
-        at::from_blob(const_cast<float*>(output->segments[0].logits[0].values().data()), {24}).clone();
+        at::from_blob(const_cast<float*>(longspec::testing::ValuesOf(output->segments[0].logits[0]).data()),
+                      {24})
+            .clone();
     const at::Tensor state = trainee->Chain(batch, 1)[0][testing::kLength - 1];
     EXPECT_LT(testing::Relative(got, at::mv(trainee->Head(1), state)), 0.02);
     // It goes on from its own file.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 #include "base/check.h"
 #include "base/status_macros.h"
@@ -8,21 +8,6 @@
 
 namespace longspec {
 namespace {
-
-// The row with the forbidden tokens at minus infinity.
-std::span<const float> AllowedRow(std::span<const float> logits, std::span<const uint32_t> mask,
-                                  std::vector<float>& row) {
-  constexpr size_t kBits = 32;
-  row.assign(logits.size(), -std::numeric_limits<float>::infinity());
-  for (size_t word = 0; word < mask.size(); ++word) {
-    if (mask[word] == 0) continue;
-    const size_t end = std::min((word + 1) * kBits, logits.size());
-    for (size_t token = word * kBits; token < end; ++token) {
-      if ((mask[word] >> (token % kBits) & 1U) != 0) row[token] = logits[token];
-    }
-  }
-  return row;
-}
 
 Status NothingLeft(uint64_t position, const Constraint* constraint) {
   return InvalidArgument("at position " + std::to_string(position) + ": none of the tokens" +
@@ -35,14 +20,11 @@ Result<int32_t> Choose(const LogitRow& row, const Sampler& sampler, const TokenH
                        Sampler::Scratch& scratch, Constraint* constraint) {
   const uint64_t position = history.size();
   LS_TRY(row.Check(position));
-  int32_t token = kNoToken;
-  if (constraint == nullptr) {
-    token = row.Choose(sampler, history, scratch);
-  } else {
-    LS_ASSIGN(const std::span<const uint32_t> mask, constraint->Mask());
-    const LogitRow allowed(AllowedRow(row.values(), mask, scratch.allowed));
-    token = allowed.Choose(sampler, history, scratch);
+  std::optional<std::span<const uint32_t>> allowed;
+  if (constraint != nullptr) {
+    LS_ASSIGN(allowed, constraint->Mask());
   }
+  const int32_t token = row.Choose(sampler, history, scratch, allowed);
   // Mask and biases may each leave something and together nothing.
   const bool chosen = token != kNoToken && (constraint == nullptr || constraint->Accept(token));
   if (!chosen) return NothingLeft(position, constraint);

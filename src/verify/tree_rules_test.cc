@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "sampling/sampler.h"
+#include "sampling/testing/values_of.h"
 #include "verify/testing/chi_square.h"
 #include "verify/testing/enumerating_coin.h"
 #include "verify/testing/language.h"
@@ -320,8 +321,8 @@ Tokens FrozenSampleAndMatch(const TokenTree& tree, const LogitRows& logits, cons
   Tokens tokens;
   for (int node = 0; node >= 0; node = tree.FindChild(node, tokens.back())) {
     const uint64_t position = committed.size() + tokens.size();
-    tokens.push_back(
-        sampler.Sample(logits[node].values(), {.committed = committed, .drafted = {}}, position, scratch));
+    tokens.push_back(sampler.Sample(testing::ValuesOf(logits[node]), {.committed = committed, .drafted = {}},
+                                    position, scratch));
   }
   return tokens;
 }
@@ -397,8 +398,8 @@ auto MatchingWith(Number number) {
     Tokens tokens;
     for (int node = 0; node >= 0; node = tree.FindChild(node, tokens.back())) {
       const uint64_t position = committed.size() + tokens.size();
-      const auto law =
-          sampler.Distribution(logits[node].values(), {.committed = committed, .drafted = tokens}, scratch);
+      const auto law = sampler.Distribution(testing::ValuesOf(logits[node]),
+                                            {.committed = committed, .drafted = tokens}, scratch);
       const auto key = [&](const TokenProbability& t) {
         return std::log(t.probability) + number(sampler, position, t.token);
       };

@@ -18,6 +18,7 @@
 #include "kv/full_cache.h"
 #include "model/transformer.h"
 #include "network/architecture.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 namespace {
@@ -51,7 +52,7 @@ std::vector<float> LastLogits(const TinyModelOptions& options, const std::vector
   const ForwardSegment segment{.tokens = tokens, .parents = {}, .kv = &kv, .logits = LogitsFor::kLastRow};
   const auto output = model->Forward({&segment, 1});
   EXPECT_TRUE(output.ok()) << output.status().message();
-  const float* logits = output->segments[0].logits[0].values().data();
+  const float* logits = testing::ValuesOf(output->segments[0].logits[0]).data();
   return {logits, logits + output->vocab};
 }
 

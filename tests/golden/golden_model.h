@@ -26,6 +26,7 @@
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "model/transformer.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec {
 
@@ -138,7 +139,8 @@ class GoldenModel : public ::testing::Test {
     const LogitRows& out = output->segments[0].logits;
     std::vector<float> all;
     for (int i = 0; i < out.size(); ++i) {
-      all.insert(all.end(), out[i].values().begin(), out[i].values().end());
+      const std::span<const float> row = testing::ValuesOf(out[i]);
+      all.insert(all.end(), row.begin(), row.end());
     }
     return all;
   }

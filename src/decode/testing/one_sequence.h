@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "decode/batch_decoder.h"
 #include "decode/owned_sequence.h"
+#include "sampling/testing/values_of.h"
 
 namespace longspec::testing {
 
@@ -27,7 +28,7 @@ class OneSequence {
     LogitRows logits;  // row path[i] is what tokens[i] was drawn from
     std::span<const int32_t> path;
 
-    std::span<const float> Row(size_t i) const { return logits[path[i]].values(); }
+    std::span<const float> Row(size_t i) const { return testing::ValuesOf(logits[path[i]]); }
   };
 
   // Target, cache and drafter are borrowed.

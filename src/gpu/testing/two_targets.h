@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,11 @@ inline Tokens RandomTokens(int n, unsigned seed = 1) {
   return tokens;
 }
 
-inline Row RowOf(const LogitRow& logits) { return {logits.values().begin(), logits.values().end()}; }
+inline Row RowOf(const LogitRow& logits) {
+  Row room;
+  const std::span<const float> row = logits.Read(&room);
+  return {row.begin(), row.end()};
+}
 
 inline Row ValuesOf(const StateRows& rows) {
   Row values(static_cast<size_t>(rows.size()) * static_cast<size_t>(rows.width()));

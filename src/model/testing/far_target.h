@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For tests: a target as a device has it. It computes what another one computes, and all that it gives or
-// keeps but logits lies in a memory that the host cannot read: states, keys and values. Who reads any of it
-// but by the calls that are for it dies.
+// keeps lies in a memory that the host cannot read: logits, states, keys and values. Who reads any of it but
+// by the calls that are for it dies.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@
 #include "kv/testing/guarded_chunks.h"
 #include "model/shared_parts.h"
 #include "model/target.h"
+#include "sampling/testing/guarded_logits.h"
 #include "tensor/testing/guarded_states.h"
 #include "tensor/testing/values_of.h"
 
@@ -55,9 +56,11 @@ class FarTarget final : public Target {
 
   Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) override {
     far_.clear();  // what the pass before gave is gone
+    logits_.Clear();
     const GuardedPages::Opening open(*pages_);
     LS_ASSIGN(TargetOutput output, near_.Forward(segments));
     for (TargetOutput::Segment& segment : output.segments) {
+      segment.logits = logits_.Write(segment.logits);
       for (StateRows& rows : segment.hidden) rows = Moved(rows);
       segment.final_hidden = Moved(segment.final_hidden);
       for (StateRows& rows : segment.queries) rows = Moved(rows);
@@ -65,8 +68,9 @@ class FarTarget final : public Target {
     return output;
   }
 
-  // How often the host had a copy of states, and how many bytes of keys and values.
+  // How often the host had a copy of states, of rows of logits, and how many bytes of keys and values.
   int64_t n_state_copies() const { return states_.n_copies; }
+  int64_t n_logit_copies() const { return logits_.n_read; }
   size_t n_key_bytes() const { return mover_.n_read; }
 
  private:
@@ -82,6 +86,7 @@ class FarTarget final : public Target {
   const std::shared_ptr<GuardedPages> pages_ = std::make_shared<GuardedPages>();
   const GuardedMover mover_{pages_};
   const GuardedStates states_{pages_};
+  GuardedLogits logits_{pages_};
   std::deque<StateBuffer> far_;
 };
 

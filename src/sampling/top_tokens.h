@@ -8,10 +8,14 @@
 #include <span>
 #include <vector>
 
-#include "draft/tree_growth.h"
 #include "kernels/ops.h"
 
 namespace longspec {
+
+struct TokenScore {
+  int32_t token = 0;
+  double log_prob = 0.0;  // at most 0
+};
 
 // The k most probable of n tokens under the softmax of `logits` (n), by descending probability, equal ones by
 // ascending index; all n if k is larger. `tokens` (n, or empty: the identity) names them. Logits that are not

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft/top_tokens.h"
+#include "sampling/top_tokens.h"
 
 #include <gtest/gtest.h>
 
