@@ -5,12 +5,16 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/forced_trees.h"
+#include "bench/loaded_model.h"
 #include "bench/measure.h"
 #include "bench/measure_answers.h"
+#include "bench/measure_attention.h"
 #include "bench/measure_batch.h"
 #include "bench/measure_draft.h"
 #include "bench/selfcheck.h"
@@ -25,6 +29,7 @@
 #include "kernels/tables.h"
 #include "kernels/testing/row_dependent_table.h"
 #include "lab/testing/with_lab.h"
+#include "model/testing/far_target.h"
 
 namespace longspec {
 namespace {
@@ -339,6 +344,27 @@ TEST_F(BenchTest, MeasuresAttentionOfChainsAndTrees) {
     EXPECT_GT(m.ms, 0);
     EXPECT_GT(m.roofline_share, 0);
   }
+}
+
+// The target does it, so that its keys need not be the host's to read.
+TEST_F(BenchTest, MeasuresAttentionOfATargetElsewhere) {
+  BenchOptions bench;
+  bench.model = options_.model;
+  bench.depths = {300};
+  bench.rows = {1, 3};
+  bench.repetitions = 1;
+  auto model = LoadForBench(bench.model, nullptr, 3, 512);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  const std::unique_ptr<Target> near = std::move(model->target);
+  model->target = std::make_unique<testing::FarTarget>(near.get());
+  const MachineLimits limits{.read_gb_per_second = 10, .q8_gmac_per_second = 100, .f32_gmac_per_second = 50};
+  int n = 0;
+  const Status status = MeasureAttention(bench, *model, limits, [&](const Measurement& m) {
+    EXPECT_GT(m.ms, 0);
+    ++n;
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(n, 3);
 }
 
 TEST(Roofline, IsTheSlowerOfReadingAndComputing) {

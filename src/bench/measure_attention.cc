@@ -2,13 +2,8 @@
 #include "bench/measure_attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <memory>
 #include <vector>
 
-#include "attention/attention.h"
-#include "attention/tree_rows.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
 #include "bench/repeated.h"
 
@@ -24,50 +19,39 @@ std::vector<int32_t> BinaryTree(int n) {
 
 class Case {
  public:
-  Case(const LoadedModel& model, int rows, bool tree) : model_(model), rows_(rows), tree_(tree) {
-    const AttentionShape shape = model.spec.attention();
-    plan_ = std::make_unique<AttentionPlan>(model.kernels, shape, model.team->size());
-    parents_ = tree ? BinaryTree(rows) : std::vector<int32_t>();
-    q_.resize(static_cast<size_t>(rows) * static_cast<size_t>(shape.n_head) *
-              static_cast<size_t>(shape.head_dim));
-    for (size_t i = 0; i < q_.size(); ++i)
-      q_[i] = 0.01F * static_cast<float>(static_cast<int>(i * 37 % 101) - 50);
-    out_.resize(q_.size());
+  Case(Target& target, int rows, bool tree)
+      : target_(target), tree_(tree), tokens_(static_cast<size_t>(rows)) {
+    if (tree) parents_ = BinaryTree(rows);
   }
 
-  int rows() const { return rows_; }
+  int rows() const { return static_cast<int>(tokens_.size()); }
   const char* name() const { return tree_ ? "tree" : "attention"; }
 
   // Of all layers.
-  Result<double> Ms(KvCache& cache) {
-    LS_ASSIGN(const KvTransaction rows, cache.Begin(rows_));
-    TreeRows seen;
-    seen.Add(cache.Span(0), rows.slot(), rows_, parents_);
-    plan_->Plan(seen.Segments());
-    const double start = NowMs();
-    model_.team->Run([&](ThreadTeam::Worker& worker) {
-      for (int layer = 0; layer < model_.spec.n_layer; ++layer) {
-        plan_->Run(worker, layer, q_.data(), out_.data());
-        worker.Barrier();
-      }
-    });
-    return NowMs() - start;
+  Result<double> Ms(KvCache& cache) const {
+    LS_ASSIGN(KvTransaction kv, cache.Begin(rows()));
+    const ForwardSegment segment = {
+        .tokens = tokens_, .parents = parents_, .kv = &kv, .logits = LogitsFor::kNone};
+    return target_.AttentionMs({&segment, 1});
   }
 
  private:
-  const LoadedModel& model_;
-  const int rows_;
+  Target& target_;
   const bool tree_;
-  std::unique_ptr<AttentionPlan> plan_;
+  const std::vector<int32_t> tokens_;  // any
   std::vector<int32_t> parents_;
-  std::vector<float> q_, out_;
 };
 
-// Every row sees the context and, of the others, a few.
+// Every row sees the context, or what of it lies in a layer's window, and, of the others, a few.
 Work WorkOf(const LoadedModel& model, int rows, int depth) {
   const ModelSpec& spec = model.spec;
-  Work work = {.bytes = static_cast<double>(model.layout.layer_bytes()) * spec.n_layer * depth / kKvChunk};
-  work.AddAttention(model.layout, 1.0 * rows * depth * spec.n_layer * spec.n_head * spec.head_dim);
+  double keys = 0;  // of all layers
+  for (int layer = 0; layer < spec.n_layer; ++layer) {
+    const int window = spec.attention_of(layer).window;
+    keys += window > 0 ? std::min(depth, window) : depth;
+  }
+  Work work = {.bytes = static_cast<double>(model.layout.layer_bytes()) * keys / kKvChunk};
+  work.AddAttention(model.layout, 1.0 * rows * keys * spec.n_head * spec.head_dim);
   return work;
 }
 
@@ -85,8 +69,8 @@ Status MeasureAttention(const BenchOptions& options, LoadedModel& model, const M
     cache->Truncate(depth);
     std::vector<Case> cases;
     for (const int rows : options.rows) {
-      cases.emplace_back(model, rows, false);
-      if (rows > 1) cases.emplace_back(model, rows, true);
+      cases.emplace_back(*model.target, rows, false);
+      if (rows > 1) cases.emplace_back(*model.target, rows, true);
     }
     LS_ASSIGN(const std::vector<Times> times,
               InTurn(cases.size(), options.repetitions, [&](size_t i) { return cases[i].Ms(*cache); }));

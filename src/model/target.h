@@ -92,6 +92,14 @@ class Target {
   virtual void AttentionMass(const KvCache& cache, int layer, const StateRows& query,
                              std::vector<float>* mass) const;
 
+  // Milliseconds that attention alone takes in a pass over these rows, in all layers, for who measures.
+  // Queries are made up; of keys and values the caches' and those that the transactions' slots hold already
+  // are read, and none is written.
+  virtual Result<double> AttentionMs(std::span<const ForwardSegment> segments) {
+    (void)segments;
+    return Unsupported("this target does not measure its attention alone");
+  }
+
   // Writes the rows' keys and values into each segment's transaction; committing is the caller's.
   virtual Result<TargetOutput> Forward(std::span<const ForwardSegment> segments) = 0;
 

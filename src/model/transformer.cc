@@ -12,6 +12,7 @@
 #include "attention/attention_kind.h"
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "kv/kv_mover.h"
@@ -96,6 +97,7 @@ class Transformer final : public Target {
   }
 
   Status RunPrefix(std::span<const PrefixSegment> segments) override;
+  Result<double> AttentionMs(std::span<const ForwardSegment> segments) override;
 
  private:
   Status Prepare(std::span<const ForwardSegment> segments);
@@ -168,6 +170,25 @@ Status Transformer::RunPrefix(std::span<const PrefixSegment> segments) {
     }
   });
   return {};
+}
+
+Result<double> Transformer::AttentionMs(std::span<const ForwardSegment> segments) {
+  LS_TRY(plan_.Plan(segments));
+  float* const q = work_.q_by_head.as<float>();
+  for (size_t i = 0; i < Z(plan_.n_rows()) * q_width(); ++i) {
+    q[i] = 0.01F * static_cast<float>(static_cast<int>(i * 37 % 101) - 50);
+  }
+  const double start = NowMs();
+  team_.Run([&](ThreadTeam::Worker& worker) {
+    for (PassStage& stage : plan_.stages()) {
+      for (int layer = stage.layer_begin; layer < stage.layer_end; ++layer) {
+        stage.kinds[Z(spec_.layers[Z(layer)].attention)].attention->Run(worker, layer, q,
+                                                                        work_.attended.as<float>());
+        worker.Barrier();
+      }
+    }
+  });
+  return NowMs() - start;
 }
 
 // f(place of the row, where its copy goes), for this worker's part of all rows tapped at `layer`.

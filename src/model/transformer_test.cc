@@ -123,6 +123,30 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
   }
 }
 
+// Attention that is measured alone changes nothing of what is computed.
+TEST_P(Architectures, MeasuringAttentionChangesNothing) {
+  const std::vector<int32_t> tokens = Tokens(30), tree = Tokens(4, 2);
+  const std::vector<int32_t> parents = {-1, 0, 0, 1};
+  Model m = Load(TinyOf(GetParam()));
+  const auto cache = m.NewCache(), other = m.NewCache();
+  const std::vector<Row> expected = Feed(m, *cache, tokens, 6);
+  std::vector<Row> rows;
+  for (size_t at = 0; at < tokens.size(); at += 6) {
+    const std::vector<int32_t> next(tokens.begin() + static_cast<int>(at),
+                                    tokens.begin() + static_cast<int>(at) + 6);
+    {
+      auto kv = other->Begin(4);
+      const ForwardSegment segment{.tokens = tree, .parents = parents, .kv = &*kv};
+      const auto ms = m.target->AttentionMs({&segment, 1});
+      ASSERT_TRUE(ms.ok()) << ms.status().message();
+      EXPECT_GT(*ms, 0);
+    }
+    for (Row& row : Feed(m, *other, next, 6)) rows.push_back(std::move(row));
+  }
+  ASSERT_EQ(rows.size(), expected.size());
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], expected[i])) << i;
+}
+
 // Pieces of a prompt, whose logits nobody asks for, leave their keys and values, and what is tapped is
 // computed.
 TEST_P(Architectures, WhatNobodyAsksForDoesNotChangeABitOfTheRest) {

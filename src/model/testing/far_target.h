@@ -49,6 +49,10 @@ class FarTarget final : public Target {
     const GuardedPages::Opening open(*pages_);
     near_.AttentionMass(cache, layer, query, mass);
   }
+  Result<double> AttentionMs(std::span<const ForwardSegment> segments) override {
+    const GuardedPages::Opening open(*pages_);
+    return near_.AttentionMs(segments);
+  }
   Status RunPrefix(std::span<const PrefixSegment> segments) override {
     const GuardedPages::Opening open(*pages_);
     return near_.RunPrefix(segments);
