@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/lanes.h"
+
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
@@ -59,26 +61,6 @@ inline void ExpVectors(__m256 (&x)[N]) {
   }
 }
 
-inline __m256 ExpVector(__m256 x) {
-  __m256 one[1] = {x};
-  ExpVectors(one);
-  return one[0];
-}
-
-// The fixed tree over 16 stripes: lo holds 0..7, hi 8..15.
-inline float StripeSum(__m256 lo, __m256 hi) {
-  const __m256 eight = _mm256_add_ps(lo, hi);
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-inline float MaxOf(__m256 v) {
-  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
 // ---- bf16
 
 // To bf16 numbers, after denormals were flushed; NaN stays NaN.
@@ -97,25 +79,98 @@ inline __m256 RoundToBf16(__m256 x) {
   return _mm256_castsi256_ps(_mm256_blendv_epi8(_mm256_blendv_epi8(rounded, sign, denormal), quiet, nan));
 }
 
-// 16 numbers, as bf16_lanes.h wants them.
-struct Lanes {
-  static constexpr int kRows = 2;
+// lanes.h, and what bf16_lanes.h wants besides.
+struct Lanes : PartsByCopy<Lanes> {
+  static constexpr int kRows = 2, kExpTogether = 4;
+  static constexpr bool kLoadsAll = false;
   struct Vector {
     __m256 low, high;
   };
   static Vector Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+  static Vector All(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+  static Vector Two(float x, float y) {
+    return {_mm256_setr_ps(x, y, 0, 0, 0, 0, 0, 0), _mm256_setzero_ps()};
+  }
   static Vector Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
   static void Store(float* p, const Vector& v) {
     _mm256_storeu_ps(p, v.low);
     _mm256_storeu_ps(p + 8, v.high);
   }
-  static Vector LoadBf16(const std::byte* p) {
-    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-    const __m256i low = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(bits));
-    const __m256i high = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(bits, 1));
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
-            _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+
+  static Vector LoadFloats(const std::byte* p) { return Load(reinterpret_cast<const float*>(p)); }
+  static Vector LoadHalf(const std::byte* p) { return {HalfToFloat(p), HalfToFloat(p + 16)}; }
+  static Vector LoadBf16(const std::byte* p) { return {Bf16ToFloat(p), Bf16ToFloat(p + 16)}; }
+
+  static Vector Add(const Vector& a, const Vector& b) {
+    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
   }
+  static Vector Sub(const Vector& a, const Vector& b) {
+    return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+  }
+  static Vector Mul(const Vector& a, const Vector& b) {
+    return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+  }
+  static Vector Div(const Vector& a, const Vector& b) {
+    return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+  }
+  static Vector Negate(const Vector& v) {
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    return {_mm256_xor_ps(v.low, sign), _mm256_xor_ps(v.high, sign)};
+  }
+  static Vector Scale(const Vector& v, float by) {
+    const __m256 factor = _mm256_set1_ps(by);
+    return {_mm256_mul_ps(v.low, factor), _mm256_mul_ps(v.high, factor)};
+  }
+  static Vector Fma(const Vector& a, const Vector& b, const Vector& sum) {
+    return {_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};
+  }
+  static Vector Max(const Vector& a, const Vector& b) {
+    return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+  }
+
+  // Where the R numbers, used by several vectors, would not fit into the 16 registers beside the sums and one
+  // vector, they are read for each. A sum that went through memory would cost three times an addition.
+  template <int R, int n_sums>
+  [[gnu::always_inline]] static const float* ReadAnew(const float* numbers) {
+    if constexpr (2 * n_sums + 2 + R > 16) asm volatile("" : "+r"(numbers));  // two of them are not the same
+    return numbers;
+  }
+  template <int N>
+  [[gnu::always_inline]] static void Exp(Vector (&v)[N]) {
+    __m256 halves[2 * N];
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+      halves[2 * i] = v[i].low;
+      halves[2 * i + 1] = v[i].high;
+    }
+    ExpVectors(halves);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) v[i] = {halves[2 * i], halves[2 * i + 1]};
+  }
+
+  static float StripeSum(const Vector& stripes) {
+    const __m256 eight = _mm256_add_ps(stripes.low, stripes.high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  static float MaxOf(const Vector& v) {
+    const __m256 eight = _mm256_max_ps(v.low, v.high);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+  }
+  static float First(const Vector& v) { return _mm256_cvtss_f32(v.low); }
+  static float Second(const Vector& v) {
+    return _mm_cvtss_f32(_mm_movehdup_ps(_mm256_castps256_ps128(v.low)));
+  }
+  static unsigned Above(const Vector& a, const Vector& b) {
+    return Bits(_mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ));
+  }
+  static unsigned Equal(const Vector& a, const Vector& b) {
+    return Bits(_mm256_cmp_ps(a.low, b.low, _CMP_EQ_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_EQ_OQ));
+  }
+
   static void BroadcastTwo(const uint16_t* bf16, Vector& first, Vector& second) {
     int32_t two;
     __builtin_memcpy(&two, bf16, sizeof(two));
@@ -124,15 +179,19 @@ struct Lanes {
     second.low = second.high =
         _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))));
   }
-  static Vector Fma(const Vector& a, const Vector& b, const Vector& sum) {
-    return {_mm256_fmadd_ps(a.low, b.low, sum.low), _mm256_fmadd_ps(a.high, b.high, sum.high)};
+  static Vector RoundToBf16(const Vector& v) {
+    return {kernels::RoundToBf16(v.low), kernels::RoundToBf16(v.high)};
   }
-  static Vector Add(const Vector& a, const Vector& b) {
-    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+
+ private:
+  static __m128i Load128(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static __m256 HalfToFloat(const std::byte* p) { return _mm256_cvtph_ps(Load128(p)); }
+  static __m256 Bf16ToFloat(const std::byte* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(Load128(p)), 16));
   }
-  static Vector Scale(const Vector& v, float by) {
-    const __m256 factor = _mm256_set1_ps(by);
-    return {_mm256_mul_ps(v.low, factor), _mm256_mul_ps(v.high, factor)};
+  static unsigned Bits(__m256 low, __m256 high) {
+    return static_cast<unsigned>(_mm256_movemask_ps(low)) | static_cast<unsigned>(_mm256_movemask_ps(high))
+                                                                << 8U;
   }
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/cpu/avx2_math.h"
 #include "kernels/cpu/avx2_products.h"
 #include "kernels/cpu/bf16_lanes.h"
+#include "kernels/cpu/float_rows.h"
 #include "kernels/cpu/weight_traits.h"
 #include "kernels/cpu/weights_ahead.h"
 
@@ -245,80 +246,10 @@ void Q8Groups(const MatmulQ8Args& a) {
 }
 
 template <WeightFormat F>
-inline __m256 LoadWeights8(const std::byte* group, int64_t k, int half) {
-  const auto index = static_cast<size_t>(k) * kRowGroup + static_cast<size_t>(half) * 8;
-  if constexpr (F == WeightFormat::kF32) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(group + index * 4));
-  } else if constexpr (F == WeightFormat::kF16) {
-    return LoadHalf8(group + index * 2);
-  } else {
-    const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(group + index * 2));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
-  }
-}
-
-// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide
-// its latency.
-template <WeightFormat F, int R, int G>
-void FloatTile(const MatmulFloatArgs& a, int group, int row) {
-  __m256 acc[R][G][2];
-  for (int r = 0; r < R; ++r) {
-    for (int g = 0; g < G; ++g) acc[r][g][0] = acc[r][g][1] = _mm256_setzero_ps();
-  }
-  const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const float* x = a.x + row * a.x_stride;
-  for (int64_t k = 0; k < a.w->n_in; ++k) {
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-      const std::byte* w = weights + static_cast<size_t>(g) * a.w->group_bytes;
-      const __m256 w0 = LoadWeights8<F>(w, k, 0), w1 = LoadWeights8<F>(w, k, 1);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) {
-        const __m256 value = _mm256_set1_ps(x[r * a.x_stride + k]);
-        acc[r][g][0] = _mm256_fmadd_ps(w0, value, acc[r][g][0]);
-        acc[r][g][1] = _mm256_fmadd_ps(w1, value, acc[r][g][1]);
-      }
-    }
-  }
-  for (int g = 0; g < G; ++g) {
-    const int64_t first = int64_t{group + g} * kRowGroup, left = a.w->n_out - first;
-    for (int r = 0; r < R; ++r) {
-      float* y = a.y + (row + r) * a.y_stride + first;
-      if (left < kRowGroup) {
-        __m256 few[2] = {acc[r][g][0], acc[r][g][1]};
-        StoreFewLanes(reinterpret_cast<const float*>(few), 1, left, y, 0, a.add);
-      } else {
-        StoreVector(y, acc[r][g][0], a.add);
-        StoreVector(y + 8, acc[r][g][1], a.add);
-      }
-    }
-  }
-}
-
-template <WeightFormat F, int R, int G>
-void FloatRows(const MatmulFloatArgs& a, int row) {
-  int group = a.group_begin;
-  for (; group + G <= a.group_end; group += G) FloatTile<F, R, G>(a, group, row);
-  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
-}
-
-template <WeightFormat F>
 void FloatGroups(const MatmulFloatArgs& a) {
-  int row = 0;
-  for (; row + 4 <= a.n_rows; row += 4) FloatRows<F, 4, 1>(a, row);
-  switch (a.n_rows - row) {
-    case 3:
-      FloatRows<F, 3, 1>(a, row);
-      break;
-    case 2:
-      FloatRows<F, 2, 2>(a, row);
-      break;
-    case 1:
-      FloatRows<F, 1, 4>(a, row);
-      break;
-    default:
-      break;
-  }
+  ForEachFloatTile(a, [&](auto rows, auto groups, int group, int row) {
+    FloatTile<Lanes, F, decltype(rows)::kValue, decltype(groups)::kValue, false>(a, group, row);
+  });
 }
 
 }  // namespace

@@ -212,18 +212,20 @@ void ChunkValueTile(const ValuesArgs& a, int row, Fetch& fetch) {
 void Scores(const ScoresArgs& a) {
   if (a.type != KvType::kBF16) return avx512::Scores(a);
   Fetch fetch(a.next, int64_t{a.n_rows} * (a.block_end - a.block_begin) * a.head_dim);
-  ForEachTile(a.n_rows, [&](auto rows, int row) { ScoreRows<decltype(rows)::kValue>(a, row, fetch); });
+  ForEachTile<kMostRows>(a.n_rows,
+                         [&](auto rows, int row) { ScoreRows<decltype(rows)::kValue>(a, row, fetch); });
 }
 
 void Values(const ValuesArgs& a) {
   if (a.type != KvType::kBF16) return avx512::Values(a);
   Fetch fetch(a.next, SeenKeys(a) * a.head_dim / 16);
-  ForEachTile(a.n_rows, [&](auto rows, int row) { ChunkValueTile<decltype(rows)::kValue>(a, row, fetch); });
+  ForEachTile<kMostRows>(a.n_rows,
+                         [&](auto rows, int row) { ChunkValueTile<decltype(rows)::kValue>(a, row, fetch); });
 }
 
 void GatheredValues(const GatheredValuesArgs& a) {
   if (a.type != KvType::kBF16) return avx512::GatheredValues(a);
-  ForEachTile(a.n_rows, [&](auto count, int row) {
+  ForEachTile<kMostRows>(a.n_rows, [&](auto count, int row) {
     constexpr int kRows = decltype(count)::kValue;
     alignas(64) uint32_t p[kRows * kPairsOfChunk];
     for (int r = 0; r < kRows; ++r) {

@@ -74,7 +74,7 @@ template <int R, int G>
 // G groups from `group` on, for all rows, if 8 rows of them fit the registers (or so many rows as there are).
 template <int G>
 void Groups(const MatmulBf16Args& a, int group) {
-  ForEachTile(a.n_rows, [&](auto rows, int row) {
+  ForEachTile<kMostRows>(a.n_rows, [&](auto rows, int row) {
     constexpr int kRows = decltype(rows)::kValue;
     if constexpr (kRows * G <= kMostSums) Tile<kRows, G>(a, group, row);
   });

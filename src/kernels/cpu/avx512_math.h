@@ -8,63 +8,14 @@
 #include <cstdint>
 
 #include "kernels/cpu/avx512_intrinsics.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row_tiles.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
-// ---- Tiles of rows
-// --------------------------------------------------------------------------------------------------
-
 inline constexpr int kMostRows = 8;  // of one tile
-
-// How many of the `left` rows the next tile takes: tiles as equal as can be, so that 9 rows are 5 and 4, not
-// 8 and 1.
-template <int Most>
-inline int NextTile(int left) {
-  const int tiles = (left + Most - 1) / Most;
-  return (left + tiles - 1) / tiles;
-}
-
-template <int N>
-struct Count {
-  static constexpr int kValue = N;
-};
-
-// Calls f(Count<rows>, row) for every tile of n_rows rows.
-template <int Most = kMostRows, typename F>
-inline void ForEachTile(int n_rows, const F& f) {
-  for (int row = 0; row < n_rows;) {
-    const int rows = NextTile<Most>(n_rows - row);
-    switch (rows) {
-      case 1:
-        f(Count<1>{}, row);
-        break;
-      case 2:
-        f(Count<2>{}, row);
-        break;
-      case 3:
-        f(Count<3>{}, row);
-        break;
-      case 4:
-        f(Count<4>{}, row);
-        break;
-      case 5:
-        f(Count<5>{}, row);
-        break;
-      case 6:
-        f(Count<6>{}, row);
-        break;
-      case 7:
-        if constexpr (Most > 7) f(Count<7>{}, row);
-        break;
-      default:
-        f(Count<Most>{}, row);
-        break;
-    }
-    row += rows;
-  }
-}
 
 // ---- Loads
 // ----------------------------------------------------------------------------------------------------------
@@ -100,21 +51,6 @@ inline void StoreGroup(float* y, int64_t n_out, int group, __m512 acc, bool add)
 
 inline __m256 UpperHalf(__m512 v) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(v), 1)); }
 
-// The fixed tree over 16 stripes.
-inline float StripeSum(__m512 stripes) {
-  const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(stripes), UpperHalf(stripes));
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-inline float MaxOf(__m512 v) {
-  const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), UpperHalf(v));
-  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
-}
-
 inline int32_t SumOf(__m512i v) {
   const __m256i eight = _mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
   __m128i s = _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
@@ -122,8 +58,6 @@ inline int32_t SumOf(__m512i v) {
   s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
   return _mm_cvtsi128_si32(s);
 }
-
-inline float FirstOf(__m512 v) { return _mm_cvtss_f32(_mm512_castps512_ps128(v)); }
 
 // ---- exp
 // ------------------------------------------------------------------------------------------------------------
@@ -172,14 +106,60 @@ inline __m512i InPairs(__m512i halves) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), halves);
 }
 
-// 16 numbers, as bf16_lanes.h wants them.
+// lanes.h, and what bf16_lanes.h wants besides.
 struct Lanes {
-  static constexpr int kRows = 8;
+  static constexpr int kRows = 8, kExpTogether = 1;
+  static constexpr bool kLoadsAll = true;
   using Vector = __m512;
   static Vector Zero() { return _mm512_setzero_ps(); }
+  static Vector All(float x) { return _mm512_set1_ps(x); }
+  static Vector Two(float x, float y) { return _mm512_mask_mov_ps(_mm512_set1_ps(y), 1, _mm512_set1_ps(x)); }
   static Vector Load(const float* p) { return _mm512_loadu_ps(p); }
   static void Store(float* p, Vector v) { _mm512_storeu_ps(p, v); }
+  static Vector LoadPart(const float* p, int n, float rest = 0.0F) {
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(rest), FirstLanes(n), p);
+  }
+  static void StorePart(float* p, int n, Vector v) { _mm512_mask_storeu_ps(p, FirstLanes(n), v); }
+  static Vector LoadFloats(const std::byte* p) { return Load(reinterpret_cast<const float*>(p)); }
+  static Vector LoadHalf(const std::byte* p) { return LoadHalf16(p); }
   static Vector LoadBf16(const std::byte* p) { return LoadBFloat16(p); }
+
+  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
+  static Vector Sub(Vector a, Vector b) { return _mm512_sub_ps(a, b); }
+  static Vector Mul(Vector a, Vector b) { return _mm512_mul_ps(a, b); }
+  static Vector Div(Vector a, Vector b) { return _mm512_div_ps(a, b); }
+  static Vector Negate(Vector v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0F)); }
+  static Vector Scale(Vector v, float by) { return _mm512_mul_ps(v, _mm512_set1_ps(by)); }
+  static Vector Fma(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
+  static Vector Max(Vector a, Vector b) { return _mm512_max_ps(a, b); }
+
+  template <int, int>
+  static const float* ReadAnew(const float* numbers) {
+    return numbers;
+  }
+  template <int N>
+  [[gnu::always_inline]] static void Exp(Vector (&v)[N]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) v[i] = ExpVector(v[i]);
+  }
+
+  static float StripeSum(Vector stripes) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(stripes), UpperHalf(stripes));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+  static float MaxOf(Vector v) {
+    const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(v), UpperHalf(v));
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+  }
+  static float First(Vector v) { return _mm_cvtss_f32(_mm512_castps512_ps128(v)); }
+  static float Second(Vector v) { return _mm_cvtss_f32(_mm_movehdup_ps(_mm512_castps512_ps128(v))); }
+  static unsigned Above(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+  static unsigned Equal(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
   static void BroadcastTwo(const uint16_t* bf16, Vector& first, Vector& second) {
     int32_t two;
     __builtin_memcpy(&two, bf16, sizeof(two));
@@ -187,9 +167,7 @@ struct Lanes {
     first = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
     second = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))));
   }
-  static Vector Fma(Vector a, Vector b, Vector sum) { return _mm512_fmadd_ps(a, b, sum); }
-  static Vector Add(Vector a, Vector b) { return _mm512_add_ps(a, b); }
-  static Vector Scale(Vector v, float by) { return _mm512_mul_ps(v, _mm512_set1_ps(by)); }
+  static Vector RoundToBf16(Vector v) { return kernels::RoundToBf16(v); }
 };
 
 }  // namespace

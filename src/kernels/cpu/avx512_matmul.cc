@@ -7,6 +7,7 @@
 #include "kernels/cpu/avx512_math.h"
 #include "kernels/cpu/avx512_products.h"
 #include "kernels/cpu/bf16_lanes.h"
+#include "kernels/cpu/float_rows.h"
 #include "kernels/cpu/weight_traits.h"
 #include "kernels/cpu/weights_ahead.h"
 
@@ -111,7 +112,7 @@ template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
   for (int group = a.group_begin; group < a.group_end; ++group) {
     const std::byte* next = AfterGroup(a, group);
-    ForEachTile(a.n_rows, [&](auto rows, int row) {
+    ForEachTile<kMostRows>(a.n_rows, [&](auto rows, int row) {
       constexpr int kRows = decltype(rows)::kValue;
       if (row == 0) {
         Q8Tile<F, kRows, kBlockLines<F>>(a, group, row, next);
@@ -122,72 +123,18 @@ void Q8Groups(const MatmulQ8Args& a) {
   }
 }
 
-template <WeightFormat F>
-inline __m512 LoadWeights(const std::byte* group, int64_t k) {
-  const auto index = static_cast<size_t>(k) * kRowGroup;
-  if constexpr (F == WeightFormat::kF32) {
-    return _mm512_loadu_ps(reinterpret_cast<const float*>(group + index * 4));
-  } else if constexpr (F == WeightFormat::kF16) {
-    return LoadHalf16(group + index * 2);
-  } else {
-    return LoadBFloat16(group + index * 2);
-  }
-}
-
-// Bytes of a weight.
-template <WeightFormat F>
-inline constexpr size_t kWeightBytes = F == WeightFormat::kF32 ? 4 : 2;
-
-// One fma chain per (row, output row) is the arithmetic, so independent chains hide its latency. With kFetch
-// the groups after these are fetched meanwhile.
-template <WeightFormat F, int R, int G, bool kFetch>
-[[gnu::noinline]] void FloatTile(const MatmulFloatArgs& a, int group, int row) {
-  __m512 acc[R][G];
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) acc[r][g] = _mm512_setzero_ps();
-  }
-  const std::byte* weights = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
-  const std::byte* next = weights + G * a.w->group_bytes;
-  constexpr size_t kStep = G * kRowGroup * kWeightBytes<F>;  // bytes that all groups have of a k
-  const float* x = a.x + row * a.x_stride;
-  for (int64_t k = 0; k < a.w->n_in; ++k, next += kStep) {
-    if constexpr (kFetch) {
-#pragma GCC unroll 4
-      for (size_t at = 0; at < kStep; at += 64) FetchLine(next + at);
-    }
-    __m512 w[G];
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) w[g] = LoadWeights<F>(weights + static_cast<size_t>(g) * a.w->group_bytes, k);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512 value = _mm512_set1_ps(x[r * a.x_stride + k]);
-#pragma GCC unroll 4
-      for (int g = 0; g < G; ++g) acc[r][g] = _mm512_fmadd_ps(w[g], value, acc[r][g]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) {
-      StoreGroup(a.y + (row + r) * a.y_stride, a.w->n_out, group + g, acc[r][g], a.add);
-    }
-  }
-}
-
 // At most 16 sums; G groups' weights stay in the cache while the tiles of rows pass over them, and the first
 // pass fetches the next ones.
 template <WeightFormat F, int G>
 int FloatGroupsBy(const MatmulFloatArgs& a, int group) {
   for (; group + G <= a.group_end; group += G) {
-    ForEachTile(a.n_rows, [&](auto rows, int row) {
+    ForEachTile<kMostRows>(a.n_rows, [&](auto rows, int row) {
       constexpr int kRows = decltype(rows)::kValue;
       if constexpr (kRows * G <= 16) {
         if (row == 0) {
-          FloatTile<F, kRows, G, true>(a, group, row);
+          FloatTile<Lanes, F, kRows, G, true>(a, group, row);
         } else {
-          FloatTile<F, kRows, G, false>(a, group, row);
+          FloatTile<Lanes, F, kRows, G, false>(a, group, row);
         }
       }
     });
@@ -235,7 +182,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
       const __m512 v = _mm512_loadu_ps(x);
       wrong |= _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(__builtin_inff()), _CMP_NLT_UQ);
-      const float largest = MaxOf(_mm512_abs_ps(v));
+      const float largest = Lanes::MaxOf(_mm512_abs_ps(v));
       const __m512 inverse = _mm512_set1_ps(largest < 0x1.0p-120F ? 0.0F : 127.0F / largest);
       const __m512i q = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));  // rounds to nearest even
       _mm_storeu_si128(reinterpret_cast<__m128i*>(block.q + 16 * h), _mm512_cvtsepi32_epi8(q));

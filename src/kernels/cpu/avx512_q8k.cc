@@ -269,7 +269,7 @@ struct Isa {
     const int n_tiles = (n_rows + kMostRows - 1) / kMostRows;
     int left = span.next == nullptr ? 0 : kBlocksOfPair<F> * kBlockLines<F>;  // lines at a pair
     int lines = (left + n_tiles - 1) / n_tiles;
-    ForEachTile(n_rows, [&](auto rows, int row) {
+    ForEachTile<kMostRows>(n_rows, [&](auto rows, int row) {
       if (lines > left) lines = left;
       Q8KTile<F, decltype(rows)::kValue>(span, row, lines);
       span.next += (span.end - span.begin) * kPairs<F> * lines * 64;

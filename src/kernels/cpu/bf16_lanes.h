@@ -4,9 +4,8 @@
 // that do not have them: any machine reproduces what another computed with instructions of its own.
 // (Attention in "bf16", a common cache type, has faster loops: bf16_pairs.h.)
 //
-// `Lanes` has 16 numbers: Vector, Zero(), Load(const float*), Store(float*, v), LoadBf16(const std::byte*),
-// BroadcastTwo(const uint16_t* bf16, of the first, of the second), Fma(a, b, sum), Add(a, b), Scale(v,
-// factor), and kRows, the rows of a tile that its registers hold.
+// `Lanes` is a set's (lanes.h), and has besides LoadBf16(const std::byte*), BroadcastTwo(const uint16_t*
+// bf16, of the first, of the second), and kRows, the rows of a tile that its registers hold.
 //
 // Everything lives in an unnamed namespace on purpose: files built for different instruction sets include
 // this, and each gets its own copy.
@@ -16,6 +15,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/bf16_pairs.h"
+#include "kernels/cpu/lanes.h"
+#include "kernels/cpu/row_tiles.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels {
@@ -71,19 +72,15 @@ template <typename Lanes, Bf16Order kOrder, int R, typename B>
   }
 }
 
-// Calls f(rows as a compile-time constant, first row) for tiles of n_rows rows.
-template <int R>
-struct LanesRowsAre {
-  static constexpr int kValue = R;
-};
+// f(Count<rows>(), row) for tiles of n_rows rows.
 template <int kRows, typename F>
 inline void ForEachLanesTile(int n_rows, const F& f) {
   int row = 0;
-  for (; row + kRows <= n_rows; row += kRows) f(LanesRowsAre<kRows>(), row);
+  for (; row + kRows <= n_rows; row += kRows) f(Count<kRows>(), row);
   if constexpr (kRows > 4) {
-    for (; row + 3 <= n_rows; row += 3) f(LanesRowsAre<3>(), row);
+    for (; row + 3 <= n_rows; row += 3) f(Count<3>(), row);
   }
-  for (; row < n_rows; ++row) f(LanesRowsAre<1>(), row);
+  for (; row < n_rows; ++row) f(Count<1>(), row);
 }
 
 // ---- Matrix products

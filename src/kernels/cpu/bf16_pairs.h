@@ -10,20 +10,11 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/kv_traits.h"
 #include "kernels/ops.h"
 
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
-
-// Dimensions or keys that are added as pairs, the second before the first.
-template <KvType T>
-inline constexpr bool kInPairs = T == KvType::kBF16;
-
-// Of dimensions or keys 0, 1, 2, ..., which is added as number i: 1, 0, 3, 2, ... in pairs.
-template <KvType T>
-[[gnu::always_inline]] inline int Ordered(int i) {
-  return kInPairs<T> ? i ^ 1 : i;
-}
 
 // While one lives, SSE and AVX arithmetic reads and writes denormals as zeros, as VDPBF16PS does. Compilers
 // do not know that arithmetic depends on it: what is to be done in this mode must be behind a call that is

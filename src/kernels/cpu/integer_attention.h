@@ -24,6 +24,7 @@
 #include <cstring>
 
 #include "kernels/cpu/fetch.h"
+#include "kernels/cpu/row_tiles.h"
 #include "kernels/cpu/value_rows.h"
 #include "kernels/ops.h"
 
@@ -48,43 +49,16 @@ inline const std::byte* KeysOf(const ScoresArgs& a, int block) {
   return a.keys + static_cast<size_t>(block) * block_bytes;
 }
 
-template <int N>
-struct Number {
-  static constexpr int kValue = N;
-};
-
-// f(Number<N>, group): of four groups of dimensions, or what is left in twos and ones.
+// f(Count<N>, group): of four groups of dimensions, or what is left in twos and ones.
 template <typename F>
 [[gnu::always_inline]] inline void ForGroups(int n_groups, const F& f) {
   int group = 0;
-  for (; group + 4 <= n_groups; group += 4) f(Number<4>(), group);
+  for (; group + 4 <= n_groups; group += 4) f(Count<4>(), group);
   if (group + 2 <= n_groups) {
-    f(Number<2>(), group);
+    f(Count<2>(), group);
     group += 2;
   }
-  if (group < n_groups) f(Number<1>(), group);
-}
-
-template <int R, typename F>
-[[gnu::always_inline]] inline void WithRows(int rows, int row, const F& f) {
-  if (rows == R) return f(Number<R>(), row);
-  if constexpr (R > 1) WithRows<R - 1>(rows, row, f);
-}
-
-// The rows of the next tile of up to `most`: tiles are as equal as can be.
-inline int NextRows(int left, int most) {
-  const int tiles = (left + most - 1) / most;
-  return (left + tiles - 1) / tiles;
-}
-
-// f(Number<rows>, row) for tiles of up to R rows.
-template <int R, typename F>
-[[gnu::always_inline]] inline void InTiles(int n_rows, const F& f) {
-  for (int row = 0; row < n_rows;) {
-    const int rows = NextRows(n_rows - row, R);
-    WithRows<R>(rows, row, f);
-    row += rows;
-  }
+  if (group < n_groups) f(Count<1>(), group);
 }
 
 // Blocks [begin, end) for R rows; `keys` are those of the only one, if they are prepared. `out`: of the first
@@ -108,12 +82,12 @@ inline void IntegerScores(const ScoresArgs& a) {
   typename Set::Query queries[kPreparedRows];
   typename Set::Keys keys;
   for (int first = 0; first < a.n_rows;) {
-    const int n_rows = NextRows(a.n_rows - first, kPreparedRows);
+    const int n_rows = NextTile(a.n_rows - first, kPreparedRows);
     for (int row = 0; row < n_rows; ++row)
       Set::PrepareQuery(a.q + int64_t{first + row} * a.head_dim, a.head_dim, queries[row]);
     float* out = a.out + first * a.out_stride;
     const auto score = [&](int begin, int end) {
-      InTiles<Set::kQueryRows>(n_rows, [&](auto rows, int row) {
+      ForEachTile<Set::kQueryRows>(n_rows, [&](auto rows, int row) {
         ScoreTile<Set, decltype(rows)::kValue>(a, keys, queries + row, begin, end, out + row * a.out_stride,
                                                fetch);
       });
@@ -179,7 +153,7 @@ inline void IntegerValues(const Args& a, const ValueRow& value_row, const KeysOf
     for (int row = 0; row < a.n_rows;) {
       int end = row;  // of the neighbours that see some of these keys
       while (end < a.n_rows && keys_of(end) > begin) ++end;
-      InTiles<Set::kValueRows>(end - row, [&](auto rows, int first) {
+      ForEachTile<Set::kValueRows>(end - row, [&](auto rows, int first) {
         constexpr int kRows = decltype(rows)::kValue;
         for (int r = 0; r < kRows; ++r) {
           const int at = row + first + r;

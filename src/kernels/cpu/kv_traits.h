@@ -28,13 +28,23 @@ inline constexpr size_t kCodeBytes = T == KvType::kI8 ? 4 : 1;
 template <KvType T>
 inline constexpr size_t kScaleBytes32 = kHasScales<T> ? 2 : 0;
 
+// Dimensions or keys that are added as pairs, the second before the first: arithmetic "bf16" (ops.h).
+template <KvType T>
+inline constexpr bool kInPairs = T == KvType::kBF16;
+
 // A type as the type of an argument.
 template <KvType T>
 struct KvTypeIs {
   static constexpr KvType kValue = T;
 };
 
-namespace {  // NOLINT(google-build-namespaces): a function, so each file gets its own
+namespace {  // NOLINT(google-build-namespaces): functions, so each file gets its own
+
+// Of dimensions or keys 0, 1, 2, ..., which is added as number i: 1, 0, 3, 2, ... in pairs.
+template <KvType T>
+[[gnu::always_inline]] inline int Ordered(int i) {
+  return kInPairs<T> ? i ^ 1 : i;
+}
 
 // f(KvTypeIs<type>()), with the type known when f is compiled. Not for kI8, which is no sum of floats.
 template <typename F>

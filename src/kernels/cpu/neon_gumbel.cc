@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/gumbel_search.h"
 #include "kernels/cpu/neon.h"
+#include "kernels/cpu/neon_math.h"
 
 namespace longspec::kernels::neon {
 namespace {
@@ -30,20 +31,6 @@ inline uint32x4_t Xor3(uint32x4_t a, uint32x4_t b, uint32_t c) {
 inline Words NextRound(const Words& c, const uint32_t (&key)[2]) {
   const Products p0 = Multiply(c.w[0], kPhiloxM0), p1 = Multiply(c.w[2], kPhiloxM1);
   return {{Xor3(p1.high, c.w[1], key[0]), p1.low, Xor3(p0.high, c.w[3], key[1]), p0.low}};
-}
-
-// A bit for each of 64 lanes, of which few are set, mostly none.
-inline uint64_t BitsOf(const uint32x4_t (&lanes)[16]) {
-  uint32x4_t any = lanes[0];
-#pragma GCC unroll 16
-  for (int i = 1; i < 16; ++i) any = vorrq_u32(any, lanes[i]);
-  if (vmaxvq_u32(any) == 0) return 0;
-  const uint32x4_t places = {1, 2, 4, 8};
-  uint64_t bits = 0;
-  for (int i = 0; i < 16; ++i) {
-    bits |= static_cast<uint64_t>(vaddvq_u32(vandq_u32(lanes[i], places))) << static_cast<unsigned>(4 * i);
-  }
-  return bits;
 }
 
 struct GumbelLanes {

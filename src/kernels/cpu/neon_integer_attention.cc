@@ -108,7 +108,7 @@ struct Set {
     const std::byte* block = keys.block;
     const std::byte* scales = block + static_cast<size_t>(head_dim) * kKeyGroup;
     Lanes16 sums[R];
-    for (Lanes16& sum : sums) sum = Zeros16();
+    for (Lanes16& sum : sums) sum = Lanes::Zero();
     for (int group = 0; group * kQuantBlock < head_dim; ++group, scales += 2 * kKeyGroup) {
       int32x4_t dots[R][4];
       for (auto& row : dots) {

@@ -5,8 +5,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/kv_quantize.h"
-#include "kernels/cpu/kv_traits.h"
+#include "kernels/cpu/kv_store.h"
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
 
@@ -70,59 +69,27 @@ inline uint16x4_t BFloatBits(float32x4_t v) {
   return vshrn_n_u32(vbslq_u32(vceqq_f32(v, v), rounded, quiet), 16);
 }
 
-// Converts 4 values to `out`, next to each other.
-inline void Convert4(KvType type, const float* x, std::byte* out) {
-  const float32x4_t v = vld1q_f32(x);
-  if (type == KvType::kF32) {
-    std::memcpy(out, &v, sizeof(v));
-    return;
-  }
-  const uint16x4_t h = type == KvType::kF16 ? vreinterpret_u16_f16(vcvt_f16_f32(v)) : BFloatBits(v);
-  std::memcpy(out, &h, sizeof(h));
-}
-
-void StoreFloatKey(const StoreKvArgs& a) {
-  const size_t bytes = a.k_type == KvType::kF32 ? 4 : 2;
-  const size_t block =
-      static_cast<size_t>(a.offset / kKeyGroup) * static_cast<size_t>(a.head_dim) * kKeyGroup;
-  std::byte* column = a.keys + (block + static_cast<size_t>(a.offset % kKeyGroup)) * bytes;
-  for (int d = 0; d < a.head_dim; d += 4) {
-    std::byte converted[16];
-    Convert4(a.k_type, a.k + d, converted);
-    for (size_t i = 0; i < 4; ++i) {
-      std::memcpy(column + (static_cast<size_t>(d) + i) * kKeyGroup * bytes, converted + i * bytes, bytes);
+struct Set : Lanes {
+  static void StoreAs(KvType type, std::byte* out, const Vector& v) {
+#pragma GCC unroll 4
+    for (const float32x4_t& four : v.v) {
+      if (type == KvType::kF32) {
+        std::memcpy(out, &four, sizeof(four));
+        out += sizeof(four);
+        continue;
+      }
+      const uint16x4_t h = type == KvType::kF16 ? vreinterpret_u16_f16(vcvt_f16_f32(four)) : BFloatBits(four);
+      std::memcpy(out, &h, sizeof(h));
+      out += sizeof(h);
     }
   }
-}
-
-void StoreFloatValue(const StoreKvArgs& a) {
-  const size_t bytes = a.v_type == KvType::kF32 ? 4 : 2;
-  std::byte* row = a.values + static_cast<size_t>(a.offset) * static_cast<size_t>(a.head_dim) * bytes;
-  for (int d = 0; d < a.head_dim; d += 4) Convert4(a.v_type, a.v + d, row + static_cast<size_t>(d) * bytes);
-}
+};
 
 }  // namespace
 
 namespace neon {
 
-void StoreKv(const StoreKvArgs& a) {
-  WithStoredType(a.k_type, [&](auto type) {
-    constexpr KvType kType = decltype(type)::kValue;
-    if constexpr (kHasScales<kType>) {
-      StoreQuantizedKey<kType>(a);
-    } else {
-      StoreFloatKey(a);
-    }
-  });
-  WithStoredType(a.v_type, [&](auto type) {
-    constexpr KvType kType = decltype(type)::kValue;
-    if constexpr (kHasScales<kType>) {
-      StoreQuantizedValue<kType>(a);
-    } else {
-      StoreFloatValue(a);
-    }
-  });
-}
+void StoreKv(const StoreKvArgs& a) { StoreKvBy<Set>(a); }
 
 }  // namespace neon
 }  // namespace longspec::kernels

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/lanes.h"
+
 namespace longspec::kernels {
 namespace {  // NOLINT(google-build-namespaces)
 
@@ -16,20 +18,6 @@ namespace {  // NOLINT(google-build-namespaces)
 struct Lanes16 {
   float32x4_t v[4];
 };
-
-inline Lanes16 Zeros16() {
-  const float32x4_t zero = vdupq_n_f32(0.0F);
-  return {{zero, zero, zero, zero}};
-}
-
-inline Lanes16 LoadFloat16Lanes(const float* p) {
-  return {{vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)}};
-}
-
-inline void Store16(float* p, const Lanes16& lanes) {
-#pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) vst1q_f32(p + 4 * v, lanes.v[v]);
-}
 
 // Bytes are loaded as bytes: packed data has no type that a pointer to something else might alias.
 inline uint8x16_t LoadBytes(const std::byte* p) { return vld1q_u8(reinterpret_cast<const uint8_t*>(p)); }
@@ -90,23 +78,119 @@ inline float32x4_t ExpVector(float32x4_t x) {
   return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(product), tiny));
 }
 
-// The fixed tree over 16 stripes.
-inline float StripeSum(const Lanes16& stripes) {
-  const float32x4_t four =
-      vaddq_f32(vaddq_f32(stripes.v[0], stripes.v[2]), vaddq_f32(stripes.v[1], stripes.v[3]));
-  return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+// A bit for each lane, of which few are set, mostly none.
+template <int N>
+inline uint64_t BitsOf(const uint32x4_t (&lanes)[N]) {
+  uint32x4_t any = lanes[0];
+#pragma GCC unroll 16
+  for (int i = 1; i < N; ++i) any = vorrq_u32(any, lanes[i]);
+  if (vmaxvq_u32(any) == 0) return 0;
+  const uint32x4_t places = {1, 2, 4, 8};
+  uint64_t bits = 0;
+  for (int i = 0; i < N; ++i) {
+    bits |= static_cast<uint64_t>(vaddvq_u32(vandq_u32(lanes[i], places))) << static_cast<unsigned>(4 * i);
+  }
+  return bits;
 }
 
-inline float MaxOf(const Lanes16& x) {
-  return vmaxvq_f32(vmaxq_f32(vmaxq_f32(x.v[0], x.v[1]), vmaxq_f32(x.v[2], x.v[3])));
-}
+// lanes.h.
+struct Lanes : PartsByCopy<Lanes> {
+  static constexpr int kExpTogether = 1;
+  static constexpr bool kLoadsAll = false;
+  using Vector = Lanes16;
 
-inline Lanes16 Max16(const Lanes16& a, const Lanes16& b) {
-  Lanes16 out;
+  static Vector Zero() { return All(0.0F); }
+  static Vector All(float x) {
+    const float32x4_t all = vdupq_n_f32(x);
+    return {{all, all, all, all}};
+  }
+  static Vector Two(float x, float y) {
+    const float32x4_t zero = vdupq_n_f32(0.0F);
+    return {{float32x4_t{x, y, 0.0F, 0.0F}, zero, zero, zero}};
+  }
+  static Vector Load(const float* p) {
+    return {{vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)}};
+  }
+  static void Store(float* p, const Vector& v) {
 #pragma GCC unroll 4
-  for (int v = 0; v < 4; ++v) out.v[v] = vmaxq_f32(a.v[v], b.v[v]);
-  return out;
-}
+    for (int i = 0; i < 4; ++i) vst1q_f32(p + 4 * i, v.v[i]);
+  }
+
+  static Vector LoadFloats(const std::byte* p) {
+    return {{kernels::LoadFloats(p), kernels::LoadFloats(p + 16), kernels::LoadFloats(p + 32),
+             kernels::LoadFloats(p + 48)}};
+  }
+  static Vector LoadHalf(const std::byte* p) { return Joined(LoadHalf8(p), LoadHalf8(p + 16)); }
+  static Vector LoadBf16(const std::byte* p) { return Joined(LoadBFloat8(p), LoadBFloat8(p + 16)); }
+
+  static Vector Add(const Vector& a, const Vector& b) {
+    return Each([](auto x, auto y) { return vaddq_f32(x, y); }, a, b);
+  }
+  static Vector Sub(const Vector& a, const Vector& b) {
+    return Each([](auto x, auto y) { return vsubq_f32(x, y); }, a, b);
+  }
+  static Vector Mul(const Vector& a, const Vector& b) {
+    return Each([](auto x, auto y) { return vmulq_f32(x, y); }, a, b);
+  }
+  static Vector Div(const Vector& a, const Vector& b) {
+    return Each([](auto x, auto y) { return vdivq_f32(x, y); }, a, b);
+  }
+  static Vector Max(const Vector& a, const Vector& b) {
+    return Each([](auto x, auto y) { return vmaxq_f32(x, y); }, a, b);
+  }
+  static Vector Negate(const Vector& v) {
+    return {{vnegq_f32(v.v[0]), vnegq_f32(v.v[1]), vnegq_f32(v.v[2]), vnegq_f32(v.v[3])}};
+  }
+  static Vector Scale(const Vector& v, float by) {
+    return {
+        {vmulq_n_f32(v.v[0], by), vmulq_n_f32(v.v[1], by), vmulq_n_f32(v.v[2], by), vmulq_n_f32(v.v[3], by)}};
+  }
+  static Vector Fma(const Vector& a, const Vector& b, const Vector& sum) {
+    return {{vfmaq_f32(sum.v[0], a.v[0], b.v[0]), vfmaq_f32(sum.v[1], a.v[1], b.v[1]),
+             vfmaq_f32(sum.v[2], a.v[2], b.v[2]), vfmaq_f32(sum.v[3], a.v[3], b.v[3])}};
+  }
+
+  template <int, int>
+  static const float* ReadAnew(const float* numbers) {
+    return numbers;
+  }
+  template <int N>
+  [[gnu::always_inline]] static void Exp(Vector (&v)[N]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) {
+#pragma GCC unroll 4
+      for (float32x4_t& four : v[i].v) four = ExpVector(four);
+    }
+  }
+
+  static float StripeSum(const Vector& stripes) {
+    const float32x4_t four =
+        vaddq_f32(vaddq_f32(stripes.v[0], stripes.v[2]), vaddq_f32(stripes.v[1], stripes.v[3]));
+    return vpadds_f32(vadd_f32(vget_low_f32(four), vget_high_f32(four)));
+  }
+  static float MaxOf(const Vector& v) {
+    return vmaxvq_f32(vmaxq_f32(vmaxq_f32(v.v[0], v.v[1]), vmaxq_f32(v.v[2], v.v[3])));
+  }
+  static float First(const Vector& v) { return vgetq_lane_f32(v.v[0], 0); }
+  static float Second(const Vector& v) { return vgetq_lane_f32(v.v[0], 1); }
+  static unsigned Above(const Vector& a, const Vector& b) {
+    return Bits([](auto x, auto y) { return vcgtq_f32(x, y); }, a, b);
+  }
+  static unsigned Equal(const Vector& a, const Vector& b) {
+    return Bits([](auto x, auto y) { return vceqq_f32(x, y); }, a, b);
+  }
+
+ private:
+  template <typename F>
+  [[gnu::always_inline]] static Vector Each(const F& f, const Vector& a, const Vector& b) {
+    return {{f(a.v[0], b.v[0]), f(a.v[1], b.v[1]), f(a.v[2], b.v[2]), f(a.v[3], b.v[3])}};
+  }
+  template <typename F>
+  [[gnu::always_inline]] static unsigned Bits(const F& f, const Vector& a, const Vector& b) {
+    const uint32x4_t lanes[4] = {f(a.v[0], b.v[0]), f(a.v[1], b.v[1]), f(a.v[2], b.v[2]), f(a.v[3], b.v[3])};
+    return static_cast<unsigned>(BitsOf(lanes));
+  }
+};
 
 }  // namespace
 }  // namespace longspec::kernels

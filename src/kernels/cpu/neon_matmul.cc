@@ -8,6 +8,7 @@
 
 #include <cstring>
 
+#include "kernels/cpu/float_rows.h"
 #include "kernels/cpu/neon.h"
 #include "kernels/cpu/neon_math.h"
 #include "kernels/cpu/neon_products.h"
@@ -137,35 +138,8 @@ void Q8Rows(const MatmulQ8Args& a, int group, int row) {
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
   for (int group = a.group_begin; group < a.group_end; ++group) {
-    int row = 0;
-    for (; row + 4 <= a.n_rows; row += 4) Q8Rows<F, 4>(a, group, row);
-    switch (a.n_rows - row) {
-      case 3:
-        Q8Rows<F, 3>(a, group, row);
-        break;
-      case 2:
-        Q8Rows<F, 2>(a, group, row);
-        break;
-      case 1:
-        Q8Rows<F, 1>(a, group, row);
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-// The 16 weights that value k is multiplied with.
-template <WeightFormat F>
-inline Lanes16 LoadWeights16(const std::byte* group, int64_t k) {
-  const auto index = static_cast<size_t>(k) * kRowGroup;
-  if constexpr (F == WeightFormat::kF32) {
-    const std::byte* p = group + index * 4;
-    return {{LoadFloats(p), LoadFloats(p + 16), LoadFloats(p + 32), LoadFloats(p + 48)}};
-  } else {
-    const std::byte* p = group + index * 2;
-    if constexpr (F == WeightFormat::kF16) return Joined(LoadHalf8(p), LoadHalf8(p + 16));
-    return Joined(LoadBFloat8(p), LoadBFloat8(p + 16));
+    ForEachWholeTile<4>(a.n_rows,
+                        [&](auto rows, int row) { Q8Rows<F, decltype(rows)::kValue>(a, group, row); });
   }
 }
 
@@ -175,7 +149,7 @@ template <WeightFormat F, int J, int R, int G>
                                              const float32x4_t (&x)[R], Lanes16 (&acc)[R][G]) {
 #pragma GCC unroll 4
   for (int g = 0; g < G; ++g) {
-    const Lanes16 w = LoadWeights16<F>(weights + static_cast<size_t>(g) * group_bytes, k);
+    const Lanes16 w = LoadWeights<Lanes, F>(weights + static_cast<size_t>(g) * group_bytes, k);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
@@ -184,15 +158,14 @@ template <WeightFormat F, int J, int R, int G>
   }
 }
 
-// R rows against G groups: one fma chain per (row, output row) is the arithmetic, so independent chains hide
-// its latency.
+// R rows against G groups: not FloatTile of float_rows.h, as products are with one lane of four values.
 template <WeightFormat F, int R, int G>
-void FloatTile(const MatmulFloatArgs& a, int group, int row) {
+void FloatTileByLane(const MatmulFloatArgs& a, int group, int row) {
   Lanes16 acc[R][G];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int g = 0; g < G; ++g) acc[r][g] = Zeros16();
+    for (int g = 0; g < G; ++g) acc[r][g] = Lanes::Zero();
   }
   const size_t group_bytes = a.w->group_bytes;
   const std::byte* weights = a.w->data + static_cast<size_t>(group) * group_bytes;
@@ -223,30 +196,11 @@ void FloatTile(const MatmulFloatArgs& a, int group, int row) {
   }
 }
 
-template <WeightFormat F, int R, int G>
-void FloatRows(const MatmulFloatArgs& a, int row) {
-  int group = a.group_begin;
-  for (; group + G <= a.group_end; group += G) FloatTile<F, R, G>(a, group, row);
-  for (; group < a.group_end; ++group) FloatTile<F, R, 1>(a, group, row);
-}
-
 template <WeightFormat F>
 void FloatGroups(const MatmulFloatArgs& a) {
-  int row = 0;
-  for (; row + 4 <= a.n_rows; row += 4) FloatRows<F, 4, 1>(a, row);
-  switch (a.n_rows - row) {
-    case 3:
-      FloatRows<F, 3, 1>(a, row);
-      break;
-    case 2:
-      FloatRows<F, 2, 2>(a, row);
-      break;
-    case 1:
-      FloatRows<F, 1, 4>(a, row);
-      break;
-    default:
-      break;
-  }
+  ForEachFloatTile(a, [&](auto rows, auto groups, int group, int row) {
+    FloatTileByLane<F, decltype(rows)::kValue, decltype(groups)::kValue>(a, group, row);
+  });
 }
 
 }  // namespace
@@ -271,7 +225,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
     int32_t sum[2];
     uint32x4_t finite = vdupq_n_u32(~0U);
     for (int h = 0; h < 2; ++h, x += kQuantBlock / 2) {
-      const Lanes16 values = LoadFloat16Lanes(x);
+      const Lanes16 values = Lanes::Load(x);
       Lanes16 magnitudes;
       int32x4_t q[4];
 #pragma GCC unroll 4
@@ -279,7 +233,7 @@ void QuantizeQ8(const float* x, int n, Q8Block* out) {
         magnitudes.v[v] = vabsq_f32(values.v[v]);
         finite = vandq_u32(finite, vcltq_f32(magnitudes.v[v], vdupq_n_f32(__builtin_inff())));
       }
-      const float largest = MaxOf(magnitudes);
+      const float largest = Lanes::MaxOf(magnitudes);
       const float inverse = largest < 0x1.0p-120F ? 0.0F : 127.0F / largest;
 #pragma GCC unroll 4
       for (int v = 0; v < 4; ++v)
