@@ -365,12 +365,27 @@ std::string ValidUtf8(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
+namespace {
+
+// What a fingerprint says of a type. Files of drafts hold fingerprints, so these numbers stay what they are,
+// in whatever order types stand elsewhere: the oldest types have their places here, all others GGUF's number.
+uint8_t NumberInFingerprints(DType dtype) {
+  constexpr uint32_t kOldest[] = {0, 1, 30, 2, 3, 6, 7, 8, 12, 13, 14};  // F32 to Q6_K, as GGUF numbers them
+  constexpr uint32_t kOthers = 100;
+  const uint32_t number = Info(dtype).gguf_number;
+  const auto* const at = std::ranges::find(kOldest, number);
+  return static_cast<uint8_t>(at != std::end(kOldest) ? at - std::begin(kOldest) : kOthers + number);
+}
+
+}  // namespace
+
 std::string TargetFingerprint(const GgufFile& file) {
   constexpr size_t kSample = 4096;
   Fnv hash;
   for (const TensorView& t : file.tensors()) {
     hash.Add(t.name.data(), t.name.size());
-    hash.Add(&t.dtype, sizeof(t.dtype));
+    const uint8_t type = NumberInFingerprints(t.dtype);
+    hash.Add(&type, sizeof type);
     hash.Add(t.shape, sizeof(t.shape));
     const size_t n = std::min(kSample, t.n_bytes);
     hash.Add(t.data, n);

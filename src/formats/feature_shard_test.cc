@@ -291,5 +291,17 @@ TEST(TargetFingerprint, TellsModelsApart) {
   EXPECT_NE(first, of({.n_layers = 3}));
 }
 
+// Files of drafts hold it: it stays what it is when types of weights are added.
+TEST(TargetFingerprint, StaysWhatItIs) {
+  const auto of = [](DType type) {
+    const auto bytes = TinyModelBytes({.n_layers = 1, .n_embd = 256, .n_ff = 256, .dtype = type});
+    const auto file = GgufFile::Parse(*bytes, "tiny.gguf");
+    return TargetFingerprint(**file);
+  };
+  EXPECT_EQ(of(DType::kQ4_1), "201c415f005dd483");
+  EXPECT_EQ(of(DType::kQ4_K), "09e56ab6628e9772");
+  EXPECT_EQ(of(DType::kMXFP4), "8b6e805766cb04ee");
+}
+
 }  // namespace
 }  // namespace longspec
