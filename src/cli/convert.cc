@@ -45,7 +45,7 @@ Result<std::vector<int32_t>> FrequentTokens(const GgufFile& model, const Convert
   SettleControlTokens(&spec);
   std::vector<int32_t> tokens = EndsOfGeneration(spec);
   std::ranges::sort(tokens);
-  tokens.erase(std::ranges::unique(tokens).begin(), tokens.end());
+  tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   const std::vector<int32_t> ends = tokens;
   for (const int32_t token : prior->FrequentTokens(options.vocab)) {
     if (std::ssize(tokens) == options.vocab) break;

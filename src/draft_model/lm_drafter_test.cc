@@ -190,7 +190,7 @@ TEST_F(LmDrafterTest, TheEmbeddingAndTheHeadAreTheTargets) {
 
 std::vector<int32_t> TokensIn(std::vector<int32_t> text) {
   std::ranges::sort(text);
-  text.erase(std::ranges::unique(text).begin(), text.end());
+  text.erase(std::unique(text.begin(), text.end()), text.end());
   return text;
 }
 
