@@ -12,6 +12,7 @@
 # LONGSPEC_COLD_OPTIONS. Debug presets have -O0 there, which with sanitizers takes the compiler half as long as -O1.
 # TEPID says the same of a debug build alone: an optimised program does spend time there.
 # HEADERS are precompiled for the module, instead of those that others begin with.
+# COROUTINES says that it has some, or its tests: clang 14 cannot compile them with a check of calls through pointers.
 
 set(LONGSPEC_COLD_OPTIONS "-O1" CACHE STRING "Compiler options for modules in which a program spends no time")
 set(LONGSPEC_HOT_OPTIONS "-O3" CACHE STRING "Compiler options for modules in which an optimised program spends its time")
@@ -61,7 +62,7 @@ function(longspec_join target batch alone)
 endfunction()
 
 function(longspec_module name)
-  cmake_parse_arguments(ARG "COLD;HOT;TEPID" "UNITY;TEST_UNITY" "SOURCES;ALONE;DEPS;LIBS;HEADERS;TEST_DEPS;TEST_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;COROUTINES;HOT;TEPID" "UNITY;TEST_UNITY" "SOURCES;ALONE;DEPS;LIBS;HEADERS;TEST_DEPS;TEST_LIBS" ${ARGN})
   set(target longspec_${name})
   add_library(${target} STATIC ${ARG_SOURCES})
   target_include_directories(${target} PUBLIC
@@ -91,6 +92,11 @@ function(longspec_module name)
   elseif(NOT fuzzers)
     longspec_precompile(${target} longspec_standard_headers)
   endif()
+  set(coroutine_options "")
+  if(ARG_COROUTINES AND LONGSPEC_SANITIZE)
+    set(coroutine_options $<$<CXX_COMPILER_ID:Clang>:-fno-sanitize=function>)
+  endif()
+  target_compile_options(${target} PRIVATE ${coroutine_options})
   set_property(GLOBAL APPEND PROPERTY LONGSPEC_MODULES ${target})
   if(NOT ARG_HOT OR CMAKE_BUILD_TYPE STREQUAL Debug)
     longspec_join(${target} "${ARG_UNITY}" "${ARG_ALONE}")
@@ -106,6 +112,7 @@ function(longspec_module name)
     endforeach()
     target_link_options(${name}_test PRIVATE ${LONGSPEC_TEST_LINK_OPTIONS})
     longspec_join(${name}_test "${ARG_TEST_UNITY}" "${ARG_ALONE}")
+    target_compile_options(${name}_test PRIVATE ${coroutine_options})
     target_compile_options(${name}_test PRIVATE -O0)  # a test's time goes into what it tests, and into compiling it
     set_target_properties(${name}_test PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     longspec_precompile(${name}_test longspec_test_headers)

@@ -87,23 +87,6 @@ struct Draft {
   std::string path;
 };
 
-// States of the target, computed anew.
-std::vector<Vec> StatesOf(TinyTarget& tiny, const std::vector<int32_t>& tokens, int layer) {
-  const auto cache = tiny.NewCache(1000);
-  const Taps taps = layer < 0 ? Taps{.final_hidden = true} : Taps{.hidden_layers = {layer}};
-  auto rows = cache->Begin(static_cast<int>(tokens.size()));
-  const ForwardSegment segment = {.tokens = tokens, .kv = &*rows, .logits = LogitsFor::kNone, .taps = &taps};
-  const auto output = tiny.target().Forward({&segment, 1});
-  EXPECT_TRUE(output.ok());
-  const TargetOutput::Segment& out = output->segments[0];
-  std::vector<Vec> states;
-  for (int i = 0; i < std::ssize(tokens); ++i) {
-    const auto state = testing::ValuesOf((layer < 0 ? out.final_hidden : out.hidden[0]).From(i, 1));
-    states.emplace_back(state.begin(), state.end());
-  }
-  return states;
-}
-
 // A sequence whose target's cache holds all but its last token, and a drafter that reads along.
 class Scene {
  public:

@@ -15,11 +15,11 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "draft/growing_drafter.h"
 #include "draft/pass_meeting.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_pass.h"
+#include "draft_model/last_state_drafter.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
 
@@ -204,55 +204,27 @@ class MedusaForward {
 
 MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .form = head}; }
 
-class MedusaDrafter final : public HeadGrowth<GrowingDrafter> {
+class MedusaDrafter final : public HeadGrowth<LastStateDrafter> {
  public:
   MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target,
                 std::shared_ptr<MedusaForward::Scratch> scratch)
-      : HeadGrowth(std::move(shape)), forward_(model, target, std::move(scratch)), state_(Z(model->n_embd)) {}
+      : HeadGrowth(std::move(shape), model->n_embd), forward_(model, target, std::move(scratch)) {}
 
   std::string_view name() const override { return MedusaModel::kKind; }
-  bool uses_dice() const override { return true; }
-  Taps taps() const override { return {.final_hidden = true}; }
-
-  int overlap(std::span<const int32_t> committed, int n) const override {
-    return std::ssize(read_) == n && IsBeginning(read_, committed, n) ? 0 : std::min(n, 1);
-  }
-
-  Status Follow(std::span<const int32_t> committed) override {
-    if (!std::ranges::equal(read_, committed.first(std::min(read_.size(), committed.size())))) read_.clear();
-    return {};
-  }
-
-  Status Read(const CommittedRows& rows) override {
-    const size_t n_read = Z(rows.first) + rows.rows.size();
-    if (rows.output == nullptr || rows.rows.empty()) return {};
-    rows.output->final_hidden.From(rows.rows.back(), 1).Copy(state_.data());
-    read_.resize(std::min(read_.size(), Z(rows.first)));
-    const auto more = rows.sequence.first(n_read).subspan(read_.size());
-    read_.insert(read_.end(), more.begin(), more.end());
-    return {};
-  }
-
-  size_t bytes() const override {
-    return forward_.bytes() + state_.capacity() * sizeof(float) + read_.capacity() * sizeof(int32_t);
-  }
+  size_t bytes() const override { return forward_.bytes() + HeadGrowth::bytes(); }
 
  private:
   Result<int> BeginTree(std::span<const int32_t> committed) override {
-    // Else the last state was not computed while it read.
-    if (read_.size() + 1 != committed.size()) return 0;
-    return static_cast<int>(forward_.model()->heads.size());
+    return KnowsStateOf(committed) ? static_cast<int>(forward_.model()->heads.size()) : 0;
   }
 
   DraftTask RunHead(int head, int k, std::vector<std::vector<TokenScore>>& next) override {
-    const float* const state = state_.data();
-    MedusaRows rows(&forward_, {&state, 1}, head, k, &next);
+    const float* const of = state();
+    MedusaRows rows(&forward_, {&of, 1}, head, k, &next);
     co_return co_await Meet(rows);
   }
 
   MedusaForward forward_;
-  std::vector<float> state_;   // (n_embd), at the last position of read_
-  std::vector<int32_t> read_;  // committed tokens whose states were computed; the last one's is state_
 };
 
 DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {

@@ -10,6 +10,7 @@
 
 #include "draft_model/testing/longspec_files.h"
 #include "draft_model/testing/reference_math.h"
+#include "tensor/testing/values_of.h"
 
 namespace longspec::testing {
 
@@ -103,6 +104,24 @@ inline std::string WriteBlockDraft(const Folder& folder, const std::string& kind
       << n("head_dim", s.head_dim) << n("intermediate_size", s.n_ff) << n("vocab_size", c.n_vocab)
       << more_config << "}\n";
   return folder.File(kind);
+}
+
+// States of the target at each of these tokens, computed anew: the output of a layer, or, if it is below 0,
+// the final ones.
+inline std::vector<Vec> StatesOf(TinyTarget& tiny, const std::vector<int32_t>& tokens, int layer) {
+  const auto cache = tiny.NewCache(1000);
+  const Taps taps = layer < 0 ? Taps{.final_hidden = true} : Taps{.hidden_layers = {layer}};
+  auto rows = cache->Begin(static_cast<int>(tokens.size()));
+  const ForwardSegment segment = {.tokens = tokens, .kv = &*rows, .logits = LogitsFor::kNone, .taps = &taps};
+  const auto output = tiny.target().Forward({&segment, 1});
+  EXPECT_TRUE(output.ok());
+  const TargetOutput::Segment& out = output->segments[0];
+  std::vector<Vec> states;
+  for (int i = 0; i < std::ssize(tokens); ++i) {
+    const auto state = ValuesOf((layer < 0 ? out.final_hidden : out.hidden[0]).From(i, 1));
+    states.emplace_back(state.begin(), state.end());
+  }
+  return states;
 }
 
 class BlockReference : private ReferenceMath {
