@@ -51,9 +51,9 @@ coverage:       ## Line coverage of each module; fails below 80 %
 	  || echo "warning: no model of the tests; those that need it are skipped" >&2
 	@python3 tools/coverage.py
 
-fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (20)
+fuzz:           ## Fuzz each parser for LONGSPEC_FUZZ_SECONDS (60)
 	@tools/setup.sh test
-	@python3 tools/run_tests.py fuzz
+	@LONGSPEC_FUZZ_SECONDS=$${LONGSPEC_FUZZ_SECONDS:-60} python3 tools/run_tests.py fuzz
 
 bench: release model  ## Prefill, decode and the cost of rows on this machine
 	@$(PROGRAM) bench -m $(GGUF)

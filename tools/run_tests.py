@@ -3,6 +3,7 @@
 """Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
 
   run_tests.py [STAGE...]       if none is named: checks ci trainer dev tsan fuzz installed
+  run_tests.py --build STAGE... builds what the tests of these stages need, and runs nothing
 
   checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
   ci         every test of the optimised build, warnings as errors
@@ -10,7 +11,7 @@
              leaves all out)
   dev        the tests of ci under AddressSanitizer and UBSan, without the slow tests and those of DEV_LEFT_OUT
   tsan       the modules that share memory between threads under ThreadSanitizer, without the slow tests
-  fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (20; 0 leaves them out; those of requests three times
+  fuzz       every fuzz target of dev for LONGSPEC_FUZZ_SECONDS (10; 0 leaves them out; those of requests three times
              as long), as many at a time as there are cores
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   real       the coder models, which people use (make model, make model MODEL=coder-0.5b), and Gemma: facts of others,
@@ -20,6 +21,9 @@
 
 Each GoogleTest case, Python test, fuzz target and check counts as one test; so does a build that fails and a program
 that crashes. Exit status 0 only if at least one test ran and none failed.
+
+Stages run one after another; what later ones need is built and fetched beside them, with what they leave of the
+processors.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +35,11 @@ from pathlib import Path
 import queue
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,9 +89,11 @@ TIMED_TESTS = {"draft_text_test": ("*.*ATokenCosts*",)}
 # What strangers send to a server: three times as long.
 FUZZ_LONGER = ("openai_request_fuzz", "other_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
-LONG = ("engine_test", "draft_model_test", "kernels_test", "model_test", "golden_test", "attention_test", "decode_test",
-        "eval_test", "test_cli.py", "test_server_faults.py", "test_server.py", "test_draft_models.py",
-        "test_structured_output.py", "test_kept_schemas.py", "test_batch.py", "test_sessions.py", "test_dice.py")
+LONG = ("test_cli.py", "test_kept_schemas.py", "kernels_test", "test_server_faults.py", "golden_test", "draft_model_test",
+        "engine_test", "test_server.py", "attention_test", "decode_test", "model_test", "test_draft_models.py",
+        "test_agents.py", "grammar_test", "bench_test", "test_page.py", "eval_test", "cli_test", "test_features.py",
+        "verify_test", "recorded_test", "test_dice.py", "test_recorded.py", "server_test", "draft_text_test",
+        "tokenizer_test", "test_sessions.py", "test_structured_output.py")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
@@ -257,16 +265,25 @@ def result_of_unittest(name, path, environment, core=None):
 
 # --- Stages ---
 
-def build(preset, targets, tally):
+def make(preset, targets):
     """Shows ninja's progress. True if all was built."""
     if targets != CONFIGURED:
         print(f"building {preset}", flush=True)
+    return subprocess.run(["tools/build.sh", preset, *targets], cwd=ROOT, stdin=subprocess.DEVNULL,
+                          check=False).returncode == 0
+
+
+def build(preset, targets, tally):
+    """As make(); what could not be built counts as a test that failed."""
+    return whether_built(preset, functools.partial(make, preset, targets), tally)
+
+
+def whether_built(name, work, tally):
     began = time.monotonic()
-    status = subprocess.run(["tools/build.sh", preset, *targets], cwd=ROOT, stdin=subprocess.DEVNULL,
-                            check=False).returncode
-    if status != 0:
-        tally.add(f"build of {preset}", 0, [("", "see the compiler's messages above")], 0, time.monotonic() - began)
-    return status == 0
+    done = work()
+    if not done:
+        tally.add(f"build of {name}", 0, [("", "see the compiler's messages above")], 0, time.monotonic() - began)
+    return done
 
 
 def targets_of(preset, pattern):
@@ -298,9 +315,9 @@ def add_all(result_of_one, items, at_once, tally):
             tally.add(*result)
 
 
-def add_all_on_cores(result_of_one, items, tally):
-    """As many at once as there are cores, each on one of its own, which `result_of_one` is given as well. Programs
-    that take a thread for each core wait for each other where several do so on the same cores."""
+def add_all_on_cores(items, tally):
+    """As many functions at once as there are cores, in this order, each for a core of its own, which is its argument.
+    Programs that take a thread for each core wait for each other where several do so on the same cores."""
     free = queue.SimpleQueue()
     for core in sorted(os.sched_getaffinity(0)):
         free.put(core)
@@ -308,25 +325,35 @@ def add_all_on_cores(result_of_one, items, tally):
     def run_one(item):
         core = free.get()
         try:
-            return result_of_one(item, core)
+            return item(core)
         finally:
             free.put(core)
 
     add_all(run_one, items, cores(), tally)
 
 
-def run_programs(preset, programs, environment, tally, left_out=None, own_cores=True):
+def result_of_program(preset, environment, left_out, program, core=None):
     """`left_out`: GoogleTest patterns by the program's name."""
-    def run_one(program, core):
-        path = BUILD / preset / program
-        patterns = (left_out or {}).get(path.name, ())
-        options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
-        return result_of(f"{preset}/{path.name}", [path, *options], environment, core)
+    path = BUILD / preset / program
+    patterns = left_out.get(path.name, ())
+    options = [f"--gtest_filter=-{':'.join(patterns)}"] if patterns else []
+    return result_of(f"{preset}/{path.name}", [path, *options], environment, core)
 
-    if own_cores:
-        add_all_on_cores(run_one, longest_first(programs), tally)
-    else:
-        add_all(lambda program: run_one(program, None), longest_first(programs), cores(), tally)
+
+def result_of_end_to_end(preset, environment, path, core=None):
+    """Tests of the program as its users run it."""
+    everywhere = {"LONGSPEC_BIN": str(BUILD / preset / "longspec"), **environment}
+    return result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere, core)
+
+
+def run_everything(preset, tally, left_out, of_programs, of_end_to_end):
+    """Programs and what runs the program as its users do, together: one queue has one end to wait for. The last two are
+    the environments of either."""
+    programs = targets_of(preset, r"tests/\w+_test")
+    scripts = glob.glob("tests/e2e/test_*.py", root_dir=ROOT)
+    add_all_on_cores([functools.partial(result_of_end_to_end, preset, of_end_to_end, name) if name in scripts else
+                      functools.partial(result_of_program, preset, of_programs, left_out, name)
+                      for name in longest_first([*programs, *scripts])], tally)
 
 
 def result_of_check(name, command):
@@ -336,10 +363,6 @@ def result_of_check(name, command):
     seconds = time.monotonic() - began
     failures = [] if status in (0, SKIPPED) else [("", f"{tail(output)}\n{ending(status)}")]
     return name, int(status == 0), failures, int(status == SKIPPED), seconds
-
-
-def run_check(name, command, tally):
-    tally.add(*result_of_check(name, command))
 
 
 def checks(tally):
@@ -352,26 +375,22 @@ def checks(tally):
     add_all(lambda result: result(), work, cores(), tally)
 
 
-def run_end_to_end(preset, environment, tally):
-    """Tests of the program as its users run it."""
-    everywhere = {"LONGSPEC_BIN": str(BUILD / preset / "longspec"), **environment}
-    add_all_on_cores(lambda path, core: result_of_unittest(f"{preset}/{Path(path).name}", path, everywhere, core),
-                     longest_first(glob.glob("tests/e2e/test_*.py", root_dir=ROOT)), tally)
+def run_alone(tally):
+    """What compares times, and what is kept of times: with nothing beside."""
+    for name, patterns in TIMED_TESTS.items():
+        run_program(f"ci/{name}, timed", [BUILD / "ci" / "tests" / name, f"--gtest_filter={':'.join(patterns)}"], {},
+                    tally)
+    # Costs that were measured while others ran are not kept: each process would measure them again.
+    if MODEL.exists():
+        run([str(BUILD / "ci" / "longspec"), "run", "-m", str(MODEL), "-p", "Hello", "-n", "1"], TEST_ENVIRONMENT,
+            core=min(os.sched_getaffinity(0)))
 
 
 def ci(tally):
-    if build("ci", [], tally):
-        programs = targets_of("ci", r"tests/\w+_test")
-        run_programs("ci", programs, {}, tally, TIMED_TESTS)
-        for program in programs:
-            path = BUILD / "ci" / program
-            if timed := TIMED_TESTS.get(path.name):
-                run_program(f"ci/{path.name}, timed", [path, f"--gtest_filter={':'.join(timed)}"], {}, tally)
-        # Costs are kept where they were measured with nothing beside: else each process measures them again.
-        if MODEL.exists():
-            run([str(BUILD / "ci" / "longspec"), "run", "-m", str(MODEL), "-p", "Hello", "-n", "1"], TEST_ENVIRONMENT,
-                core=min(os.sched_getaffinity(0)))
-        run_end_to_end("ci", {}, tally)
+    if AHEAD.built("ci", tally):
+        run_alone(tally)
+        AHEAD.go_on()
+        run_everything("ci", tally, TIMED_TESTS, {}, {})
 
 
 def configure_trainer(wanted):
@@ -394,6 +413,12 @@ def libtorch():
     return ThreadPoolExecutor(1).submit(run, ["tools/setup_trainer.sh", "--fetch"])
 
 
+@functools.cache
+def clients():
+    """Fetches the clients that tests talk to the server with, as libtorch() does. A test that lacks one says why."""
+    return ThreadPoolExecutor(1).submit(run, [sys.executable, "tests/e2e/client_packages.py"])
+
+
 def trainer(tally):
     if not wants_trainer() or not build("ci", CONFIGURED, tally):
         return
@@ -408,35 +433,33 @@ def trainer(tally):
             work = [functools.partial(result_of, "ci/train_test", [BUILD / "ci" / "tests" / "train_test"], {}),
                     functools.partial(result_of_unittest, "ci/longspec-train", "tests/e2e/test_training.py",
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")})]
-            add_all_on_cores(lambda result, core: result(core=core), work, tally)
+            add_all_on_cores(work, tally)
     finally:  # what other stages find is never an older trainer
         configure_trainer(False)
         for program in programs:
             program.unlink(missing_ok=True)
 
 
-def sanitized(preset, wanted, tally, left_out=None, own_cores=True):
-    """True if all that is wanted was built."""
-    if not build(preset, CONFIGURED, tally):
+def make_some(preset, pattern, wanted=lambda name: True):
+    """Builds those of a preset's targets that match. True if there are some and all were built."""
+    if not make(preset, CONFIGURED):
         return False
-    targets = [target for target in targets_of(preset, r"tests/\w+_test|longspec|tools/make_tiny_model")
-               if wanted(Path(target).name)]
-    if not targets or not build(preset, targets, tally):
-        return False
-    programs = [target for target in targets if target.endswith("_test")]
-    run_programs(preset, programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally, left_out, own_cores)
-    return True
+    targets = [target for target in targets_of(preset, pattern) if wanted(Path(target).name)]
+    return bool(targets) and make(preset, targets)
 
 
 def dev(tally):
-    if sanitized("dev", lambda name: True, tally, DEV_LEFT_OUT):
+    if AHEAD.built("dev", tally):
         # SmolLM2 takes minutes here; what the program does with bad input takes none.
-        run_end_to_end("dev", {"LONGSPEC_MODEL": "/nonexistent", "LONGSPEC_SKIP_SLOW": "1"}, tally)
+        run_everything("dev", tally, DEV_LEFT_OUT, {"LONGSPEC_SKIP_SLOW": "1"},
+                       {"LONGSPEC_MODEL": "/nonexistent", "LONGSPEC_SKIP_SLOW": "1"})
 
 
 def tsan(tally):
-    # Threads that share a core are never in the same place at once.
-    sanitized("tsan", lambda name: name in TSAN_PROGRAMS, tally, TSAN_PROGRAMS, own_cores=False)
+    if AHEAD.built("tsan", tally):
+        # Not each on a core of its own: threads that share a core are never in the same place at once.
+        add_all(functools.partial(result_of_program, "tsan", {"LONGSPEC_SKIP_SLOW": "1"}, TSAN_PROGRAMS),
+                longest_first(f"tests/{name}" for name in TSAN_PROGRAMS), cores(), tally)
 
 
 def fuzz_inputs(program):
@@ -467,20 +490,21 @@ def fuzz_one(path, seconds):
     return f"fuzz/{path.name}", 0, [("", f"{tail(output)}\n{ending(status)}")], 0, time.monotonic() - began
 
 
+def fuzz_seconds():
+    return int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "10"))
+
+
 def fuzz(tally):
-    seconds = int(os.environ.get("LONGSPEC_FUZZ_SECONDS", "20"))
-    if seconds <= 0 or not build("dev", CONFIGURED, tally):
-        return
-    programs = targets_of("dev", r"fuzz/\w+_fuzz")
-    if programs and build("dev", programs, tally):
+    seconds = fuzz_seconds()
+    if seconds > 0 and AHEAD.built("fuzz", tally):
+        programs = targets_of("dev", r"fuzz/\w+_fuzz")
         longer_first = sorted(programs, key=lambda program: Path(program).name not in FUZZ_LONGER)
         add_all(lambda program: fuzz_one(BUILD / "dev" / program, seconds), longer_first, cores(), tally)
 
 
 def installed(tally):
     if build("ci", [], tally):
-        for name, command in INSTALLED_CHECKS:
-            run_check(name, command, tally)
+        add_all(lambda check: result_of_check(*check), INSTALLED_CHECKS, cores(), tally)
 
 
 def real(tally):
@@ -513,30 +537,143 @@ DEFAULT_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)
 STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, real, arm)}
 
 
+# What is built for a stage before its tests run; the trainer is not, as it is configured anew in the folder of ci.
+BUILDS = {
+    "ci": lambda: make("ci", []),
+    "dev": lambda: make_some("dev", r"tests/\w+_test|longspec|tools/make_tiny_model"),
+    "tsan": lambda: make_some("tsan", r"tests/\w+_test", lambda name: name in TSAN_PROGRAMS),
+    "fuzz": lambda: fuzz_seconds() <= 0 or make_some("dev", r"fuzz/\w+_fuzz"),
+}
+
+
+class Ahead:
+    """Builds what later stages need, one after another, with what others leave of the processors: tests wait for
+    connections, for each other, and in the end for the longest of them; a build waits for its last files."""
+
+    def __init__(self):
+        self.lines, self.results = {}, {}  # by stage: what is shown, a future
+        self.used = 0.0  # seconds of processors
+        self.quiet_over = threading.Event()
+        self.is_over = False
+        self.process = None
+
+    def begin(self, stages):
+        """In this order. All but ci's wait for go_on()."""
+        self.lines = {stage: queue.SimpleQueue() for stage in stages}
+        pool = ThreadPoolExecutor(1)
+        self.results = {stage: pool.submit(self.run, stage) for stage in stages}
+        pool.shutdown(wait=False)
+
+    def go_on(self):
+        """Nothing that compares times is still to come."""
+        self.quiet_over.set()
+
+    def end(self):
+        """Nobody waits for what is not built."""
+        self.is_over = True
+        for result in self.results.values():
+            result.cancel()
+        if self.process is not None:
+            self.process.terminate()
+        self.quiet_over.set()
+
+    def command(self, stage):
+        return ["nice", "-n", "19", sys.executable, __file__, "--build", stage]
+
+    def run(self, stage):
+        show = self.lines[stage].put
+        try:
+            if stage != "ci":
+                self.quiet_over.wait()
+            if self.is_over:
+                return False
+            began = time.monotonic()
+            with subprocess.Popen(self.command(stage), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, errors="replace") as self.process:
+                if self.is_over:  # since it was asked
+                    self.process.terminate()
+                for line in self.process.stdout:
+                    show(line.rstrip("\n"))
+                _, status, usage = os.wait4(self.process.pid, 0)
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+            seconds = usage.ru_utime + usage.ru_stime
+            self.used += seconds
+            show(f"built for {stage} beside others: {(time.monotonic() - began) / 60:.1f} minutes, {seconds / 60:.1f} "
+                 "of processors")
+            return self.process.returncode == 0
+        except OSError as error:
+            show(str(error))
+            return False
+        finally:
+            show(None)
+
+    def built(self, stage, tally):
+        """Waits for a build that was begun, and shows what it says; one that was not runs now. True if all was
+        built."""
+        return whether_built(stage, functools.partial(self.wait, stage) if stage in self.lines else BUILDS[stage],
+                             tally)
+
+    def wait(self, stage):
+        for line in iter(self.lines[stage].get, None):
+            print(line, flush=True)
+        return self.results[stage].result()
+
+
+AHEAD = Ahead()
+
+
 def processor_seconds():
-    """What the programs took that ended."""
+    """What the programs took that ended, but for those of builds ahead."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return usage.ru_utime + usage.ru_stime - AHEAD.used
+
+
+def build_only(stages):
+    """Status 0 if all was built."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends ninja, too
+    for name in stages:
+        if name in BUILDS and not BUILDS[name]():
+            return 1
+    return 0
 
 
 def main(arguments):
+    only_build = arguments[:1] == ["--build"]
+    if only_build:
+        arguments = arguments[1:]
     unknown = [name for name in arguments if name not in STAGES]
     if unknown:
         print(f"run_tests: unknown stage '{unknown[0]}'; known: {' '.join(STAGES)}", file=sys.stderr)
         return 2
-    tally = Tally()
     stages = {name: stage for name, stage in STAGES.items()
               if name in arguments or (not arguments and stage in DEFAULT_STAGES)}
+    if only_build:
+        return build_only(stages)
+    tally = Tally()
     if trainer in stages.values() and wants_trainer():
         libtorch()
+    if ci in stages.values() or dev in stages.values():
+        clients()
+    try:
+        run_stages(stages, tally)
+    finally:
+        AHEAD.end()
+    return tally.finish()
+
+
+def run_stages(stages, tally):
+    # The first one's build is shown as it goes.
+    AHEAD.begin([name for name in list(stages)[1:] if name in BUILDS])
+    if ci not in stages.values():
+        AHEAD.go_on()
     for name, stage in stages.items():
         began, used = time.monotonic(), processor_seconds()
         stage(tally)
+        AHEAD.go_on()
         minutes, of_processors = (time.monotonic() - began) / 60, (processor_seconds() - used) / 60
         if slowest := SLOW_TESTS.take():
             print(f"slowest: {slowest}")
         print(f"{name}: {minutes:.1f} minutes, {of_processors:.1f} of processors", flush=True)
-    return tally.finish()
 
 
 if __name__ == "__main__":

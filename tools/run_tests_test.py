@@ -146,12 +146,60 @@ class RunTestsTest(unittest.TestCase):
         tally = run_tests.Tally()
         with (tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()),
               mock.patch.dict("os.environ", LONGSPEC_FUZZ_SECONDS="31"),
-              mock.patch.multiple(run_tests, BUILD=Path(folder), run=fuzzer, build=lambda *_: True,
+              mock.patch.multiple(run_tests, BUILD=Path(folder), run=fuzzer, make=lambda *_: True,
                                   targets_of=lambda *_: ["fuzz/a_fuzz", "fuzz/bad_fuzz", "fuzz/c_fuzz"])):
             run_tests.fuzz(tally)
         self.assertEqual((tally.passed, tally.failed), (2, ["fuzz/bad_fuzz"]))
         self.assertEqual(sorted(Path(command[0]).name for command in fuzzed), ["a_fuzz", "bad_fuzz", "c_fuzz"])
         self.assertTrue(all("-max_total_time=31" in command for command in fuzzed))
+
+    def ahead(self, **commands):
+        """One whose builds are these shell commands, by stage."""
+        ahead = run_tests.Ahead()
+        self.addCleanup(ahead.end)
+        ahead.command = lambda stage: ["sh", "-c", commands[stage]]
+        ahead.begin(commands)
+        return ahead
+
+    def built(self, ahead, stage):
+        """(whether all was built, what was shown, what counts as failed)"""
+        tally, shown = run_tests.Tally(), io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            done = ahead.built(stage, tally)
+        return done, shown.getvalue(), tally.failed
+
+    def test_builds_ahead_are_shown_and_counted_where_they_are_waited_for(self):
+        begun = Path(self.folder.name, "begun")
+        ahead = self.ahead(ci="echo one", dev=f"touch {begun}; echo two; exit 3", tsan="echo three")
+        done, shown, failed = self.built(ahead, "ci")
+        self.assertEqual((done, failed), (True, []))
+        self.assertIn("one\n", shown)
+        self.assertFalse(begun.exists())  # what compares times comes first
+        ahead.go_on()
+        self.assertIn("three\n", self.built(ahead, "tsan")[1])
+        done, shown, failed = self.built(ahead, "dev")
+        self.assertEqual((done, failed), (False, ["build of dev"]))
+        self.assertIn("two\n", shown)
+
+    def test_a_build_that_was_not_begun_runs_when_it_is_asked_for(self):
+        with mock.patch.dict(run_tests.BUILDS, dev=lambda: False):
+            self.assertEqual(self.built(self.ahead(), "dev")[::2], (False, ["build of dev"]))
+        with mock.patch.dict(run_tests.BUILDS, dev=lambda: True):
+            self.assertEqual(self.built(self.ahead(), "dev")[::2], (True, []))
+
+    def test_a_build_ahead_that_cannot_begin_fails(self):
+        ahead = run_tests.Ahead()
+        ahead.command = lambda stage: ["/nonexistent/builder", stage]
+        ahead.begin(["ci"])
+        done, shown, failed = self.built(ahead, "ci")
+        self.assertEqual((done, failed), (False, ["build of ci"]))
+        self.assertIn("/nonexistent/builder", shown)
+
+    def test_builds_ahead_end_with_the_run(self):
+        ahead = self.ahead(ci="exec sleep 600", dev="exec sleep 600")
+        ahead.end()
+        self.assertFalse(ahead.results["ci"].result(timeout=60))
+        self.assertTrue(ahead.results["dev"].cancelled() or not ahead.results["dev"].result(timeout=60))
 
     def test_the_last_line(self):
         self.assertEqual(self.finish((2, [], 0)), (0, "2 passed, 0 failed"))

@@ -32,7 +32,7 @@ if [ "${1:-}" = --cuda ]; then
 else
   # Asked of what pip has recorded, which it does last: an installation that was interrupted is begun again.
   "$python" -c 'from importlib.metadata import version; version("torch")' 2>/dev/null ||
-    "$python" -m pip install --quiet --no-deps torch
+    "$python" -m pip install --quiet --no-compile --no-deps torch  # no Python of it runs
   # The wheel of PyPI is built for CUDA too: its CPU library is linked with two small libraries of the toolkit.
   toolkit=$("$python" - <<'PYTHON'
 from importlib.metadata import distributions, requires
@@ -43,7 +43,7 @@ have = any(d.metadata["Name"] == "cuda-toolkit" and version in ("", "==" + d.ver
 print("cuda-toolkit[cudart,cupti]" + version if needs and not have else "")
 PYTHON
   )
-  [ -z "$toolkit" ] || "$python" -m pip install --quiet "$toolkit"
+  [ -z "$toolkit" ] || "$python" -m pip install --quiet --no-compile "$toolkit"
 fi
 [ "${1:-}" != --fetch ] || exit 0
 

@@ -60,12 +60,12 @@ class SetupTrainerTest(unittest.TestCase):
         return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
     def test_installs_torch_and_what_its_library_is_linked_with(self):
-        self.assertEqual(self.asked(), ["-m pip install --quiet --no-deps torch",
-                                        "-m pip install --quiet cuda-toolkit[cudart,cupti]==13.0.2"])
+        self.assertEqual(self.asked(), ["-m pip install --quiet --no-compile --no-deps torch",
+                                        "-m pip install --quiet --no-compile cuda-toolkit[cudart,cupti]==13.0.2"])
 
     def test_goes_on_after_torch(self):
         record(self.root / "site", TORCH)
-        self.assertEqual(self.asked(), ["-m pip install --quiet cuda-toolkit[cudart,cupti]==13.0.2"])
+        self.assertEqual(self.asked(), ["-m pip install --quiet --no-compile cuda-toolkit[cudart,cupti]==13.0.2"])
 
     def test_half_of_torch_is_not_torch(self):
         (self.root / "site" / "torch").mkdir()

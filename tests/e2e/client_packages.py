@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients from PyPI, each list installed once: those of clients.txt, which tests talk to the server with and judge
-answers by, and aider with what it needs (aider.txt)."""
+answers by, and aider with what it needs (aider.txt). Called as a program it installs both."""
 
 import fcntl
 import os
@@ -36,14 +36,20 @@ def install_once(folder, list_name, *options):
         if read(stamp) == read(wanted):
             return
         run([sys.executable, "-m", "venv", folder])
-        run([os.path.join(folder, "bin/python"), "-m", "pip", "install", "--quiet", *options, "-r", wanted])
+        # Without byte code: most of what is installed is never imported.
+        run([os.path.join(folder, "bin/python"), "-m", "pip", "install", "--quiet", "--no-compile", *options, "-r",
+             wanted])
         with open(stamp, "w", encoding="utf-8") as file:
             file.write(read(wanted))
 
 
+def install_clients():
+    install_once(CLIENTS, "clients.txt")
+
+
 def use():
     """Makes `import openai`, `import jsonschema` and the like work, or says why not."""
-    install_once(CLIENTS, "clients.txt")
+    install_clients()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folder = os.path.join(CLIENTS, "lib", version, "site-packages")
     site.addsitedir(folder)
@@ -52,5 +58,10 @@ def use():
 
 def aider():
     """The command that runs aider."""
-    install_once(AIDER, "aider.txt", "--no-deps", "--no-compile")
+    install_once(AIDER, "aider.txt", "--no-deps")
     return [os.path.join(AIDER, "bin/python"), "-m", "aider"]
+
+
+if __name__ == "__main__":
+    install_clients()
+    aider()

@@ -138,6 +138,7 @@ def fenced(edit):
 @unittest.skipUnless(os.access(BIN, os.X_OK) and os.access(TOOL, os.X_OK), "needs the program and make_tiny_model")
 @unittest.skipUnless(GRAMMARS, "built without xgrammar")
 @unittest.skipUnless((3, 10) <= sys.version_info < (3, 13), "aider runs on Python 3.10 to 3.12")
+@unittest.skipIf("LONGSPEC_SKIP_SLOW" in os.environ, "slow, and the server sees requests like the others'")
 class Aider(unittest.TestCase):
     def ask(self, folder, url):
         """Has aider change twice.py, and says what it printed."""

@@ -49,6 +49,8 @@ That is all."""
 def setUpModule():
     if reason := browser.missing():
         raise unittest.SkipTest(reason)
+    if "LONGSPEC_SKIP_SLOW" in os.environ:
+        raise unittest.SkipTest("slow, and about the page's scripts")
     serving.setUpModule()
 
 
