@@ -203,7 +203,7 @@ TEST_F(LmDrafterTest, TheHeadMayBeOfSomeTokens) {
     models_.SetVocabulary(&tokens_);
     const auto model = GgufFile::Open(Write({.tied = tied}));
     const std::string path = folder_.File("head.gguf");
-    ASSERT_TRUE(WriteLmWithHead(**model, written, path).ok());
+    ASSERT_TRUE(WriteLmPart(**model, {.layers = {}, .vocab = written}, path).ok());
     DecodeStats stats;
     EXPECT_EQ(Generate(Options(path, "", 5), 0.0F, 60, &stats), plain);
     if (tied) {
@@ -213,12 +213,48 @@ TEST_F(LmDrafterTest, TheHeadMayBeOfSomeTokens) {
     // It is no model any more, and is not reduced twice.
     const auto draft = GgufFile::Open(path);
     EXPECT_EQ(CheckStandsAlone(**draft).code(), StatusCode::kUnsupported);
-    EXPECT_EQ(WriteLmWithHead(**draft, written, folder_.File("again.gguf")).code(),
+    EXPECT_EQ(WriteLmPart(**draft, {.layers = {}, .vocab = written}, folder_.File("again.gguf")).code(),
               StatusCode::kInvalidArgument);
   }
   const auto model = GgufFile::Open(Perfect());
-  EXPECT_EQ(WriteLmWithHead(**model, {1, 384}, folder_.File("head.gguf")).code(),
+  EXPECT_EQ(WriteLmPart(**model, {.layers = {}, .vocab = {1, 384}}, folder_.File("head.gguf")).code(),
             StatusCode::kInvalidArgument);
+}
+
+// Some layers: what they are called is counted anew, their bytes are the model's; of all it is the model.
+TEST_F(LmDrafterTest, LayersMayBeLeftOut) {
+  const auto model = GgufFile::Open(Write({.n_layers = 4, .dtype = DType::kQ8_0}));
+  const std::string path = folder_.File("part.gguf");
+  ASSERT_TRUE(WriteLmPart(**model, {.layers = {0, 2, 3}, .vocab = {}}, path).ok());
+  const auto part = GgufFile::Open(path);
+  ASSERT_TRUE(part.ok()) << part.status().message();
+  EXPECT_EQ(*(*part)->GetUint("llama.block_count"), 3U);
+  for (const TensorView& tensor : (*part)->tensors()) {
+    std::string from(tensor.name);
+    if (from.starts_with("blk.2.")) from[4] = '3';
+    if (from.starts_with("blk.1.")) from[4] = '2';
+    const TensorView* const whole = (*model)->FindTensor(from);
+    ASSERT_NE(whole, nullptr) << tensor.name;
+    ASSERT_EQ(whole->n_bytes, tensor.n_bytes);
+    EXPECT_EQ(std::memcmp(whole->data, tensor.data, tensor.n_bytes), 0) << tensor.name;
+  }
+  EXPECT_EQ((*part)->FindTensor("blk.3.attn_q.weight"), nullptr);
+  EXPECT_EQ(Generate(Options(path, "", 5), 0.7F, 40), Generate({.type = "none"}, 0.7F, 40));
+  // With a smaller head and in another type at once.
+  const std::vector<int32_t> some = {3, 20, 57};
+  ASSERT_TRUE(WriteLmPart(**model, {.layers = {0, 1}, .vocab = some, .type = DType::kQ4_0}, path).ok());
+  const auto small = GgufFile::Open(path);
+  EXPECT_EQ((*small)->FindTensor(kDraftHeadTensor)->dtype, DType::kQ4_0);
+  EXPECT_EQ((*small)->FindTensor("blk.1.ffn_down.weight")->dtype, DType::kQ4_0);
+  models_ = DraftModels();
+  models_.SetVocabulary(&tokens_);
+  EXPECT_EQ(Generate(Options(path, "", 5), 0.7F, 40), Generate({.type = "none"}, 0.7F, 40));
+  for (const std::vector<int>& layers : {std::vector<int>{2, 1}, {1, 1}, {3, 4}, {-1, 2}}) {
+    EXPECT_THAT(WriteLmPart(**model, {.layers = layers, .vocab = {}}, path).message(),
+                HasSubstr("has layers 0 to 3"));
+  }
+  const auto gemma = GgufFile::Open(Write({.architecture = "gemma3", .n_layers = 4}));
+  EXPECT_EQ(WriteLmPart(**gemma, {.layers = {0, 2}, .vocab = {}}, path).code(), StatusCode::kUnsupported);
 }
 
 // Rows of its own for these tokens; for every other the first row stands in.

@@ -2,9 +2,11 @@
 #include "draft_model/lm_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <string>
 #include <string_view>
@@ -17,6 +19,7 @@
 #include "draft_model/draft_weights.h"
 #include "formats/gguf_format.h"
 #include "formats/gguf_writer.h"
+#include "network/architecture.h"
 #include "network/model_tensors.h"
 #include "tensor/dequantize.h"
 #include "tensor/quantize.h"
@@ -116,7 +119,7 @@ bool HasBlocks(const GgufFile& file) {
       file.tensors(), [](const TensorView& t) { return t.n_rows() > 1 && Info(t.dtype).block_elements > 1; });
 }
 
-// Rows of a matrix, in the type in which they are to lie.
+// Rows of a matrix; with `rounded` in the type that a head beside block types has, if that takes less.
 TensorView RowsOf(const TensorView& matrix, const std::vector<int32_t>& rows, bool rounded,
                   std::vector<std::byte>* bytes) {
   const size_t row_bytes = RowBytes(matrix.dtype, matrix.shape[0]);
@@ -131,7 +134,9 @@ TensorView RowsOf(const TensorView& matrix, const std::vector<int32_t>& rows, bo
   if (rounded && RowBytes(kRounded, matrix.shape[0]) < row_bytes) {
     *bytes = QuantizeTensor(chosen, kRounded);
     chosen.dtype = kRounded;
+    chosen.data = bytes->data();
   }
+  chosen.n_bytes = bytes->size();
   return chosen;
 }
 
@@ -195,24 +200,72 @@ Result<LmFile> ReadWholeLm(std::shared_ptr<const GgufFile> draft, int64_t n_toke
   return lm;
 }
 
+// A matrix in another type if one is given; vectors and tokens stay as they are.
+Status AddLmTensor(const GgufFile& lm, const TensorView& tensor, const std::string& name,
+                   std::optional<DType> type, GgufWriter* writer) {
+  if (!type || tensor.n_rows() == 1 || !CanDequantize(tensor.dtype) || tensor.dtype == *type) {
+    writer->AddTensor(name, tensor.dtype, ShapeOf(tensor), {tensor.data, tensor.n_bytes});
+    return {};
+  }
+  LS_TRY(CheckRowsFit(lm.path(), tensor, *type));
+  writer->AddTensor(name, *type, ShapeOf(tensor), QuantizeTensor(tensor, *type));
+  return {};
+}
+
+// Which layers a part has: of a model of `n_layers`.
+Status CheckLayers(const GgufFile& model, const std::string& architecture, const std::vector<int>& layers) {
+  LS_ASSIGN(const uint64_t n_layers, model.GetUint(architecture + ".block_count"));
+  const bool ascend = std::ranges::adjacent_find(layers, std::greater_equal()) == layers.end();
+  if (layers.front() < 0 || std::cmp_greater_equal(layers.back(), n_layers) || !ascend) {
+    return InvalidArgument(model.path() + ": has layers 0 to " + std::to_string(n_layers - 1) +
+                           ", of which some are kept, each once and in this order");
+  }
+  const Architecture* const known = FindArchitecture(architecture);
+  if (known != nullptr && known->is_plain_but_for_head_norms()) return {};
+  return Unsupported(model.path() + ": layers of architecture " + architecture +
+                     " are not left out: what one does depends on which one it is");
+}
+
+// Of a tensor of layer N the name that it has in a part of these layers; empty: it is left out. Others keep
+// theirs.
+std::string NameInPart(std::string_view name, const std::vector<int>& layers) {
+  constexpr std::string_view kLayer = "blk.";
+  if (layers.empty() || !name.starts_with(kLayer)) return std::string(name);
+  int layer = 0;
+  const char* const digits = name.data() + kLayer.size();
+  const auto [end, error] = std::from_chars(digits, name.data() + name.size(), layer);
+  const auto at = std::ranges::lower_bound(layers, layer);
+  if (error != std::errc() || at == layers.end() || *at != layer) return "";
+  return std::string(kLayer) + std::to_string(at - layers.begin()) +
+         std::string(name.substr(static_cast<size_t>(end - name.data())));
+}
+
 }  // namespace
 
-Status WriteLmWithHead(const GgufFile& model, const std::vector<int32_t>& vocab, const std::string& path) {
+Status WriteLmPart(const GgufFile& model, const LmPart& part, const std::string& path) {
   const TensorView* const head = HeadIn(model);
   const bool is_draft = head == nullptr || model.FindTensor(kDraftVocabTensor) != nullptr;
-  if (is_draft || vocab.empty() || vocab.back() >= head->n_rows() || !CanDequantize(head->dtype)) {
+  const auto& [layers, vocab, type] = part;
+  if (!vocab.empty() && (is_draft || vocab.back() >= head->n_rows() || !CanDequantize(head->dtype))) {
     return InvalidArgument(model.path() +
                            ": the head of a whole model of these tokens is reduced, not this one");
   }
   GgufWriter writer;
   for (const auto& [key, value] : model.metadata()) writer.SetValue(key, value);
-  for (const TensorView& tensor : model.tensors()) {
-    if (tensor.name == TensorName(TensorRole::kHead)) continue;
-    writer.AddTensor(tensor.name, tensor.dtype, ShapeOf(tensor), {tensor.data, tensor.n_bytes});
+  if (!layers.empty()) {
+    LS_ASSIGN(const std::string architecture, model.GetString("general.architecture"));
+    LS_TRY(CheckLayers(model, architecture, layers));
+    writer.SetUint32(architecture + ".block_count", static_cast<uint32_t>(layers.size()));
   }
+  for (const TensorView& tensor : model.tensors()) {
+    if (!vocab.empty() && tensor.name == TensorName(TensorRole::kHead)) continue;
+    const std::string name = NameInPart(tensor.name, layers);
+    if (!name.empty()) LS_TRY(AddLmTensor(model, tensor, name, type, &writer));
+  }
+  if (vocab.empty()) return writer.Write(path);
   std::vector<std::byte> bytes;
-  const TensorView rows = RowsOf(*head, vocab, HasBlocks(model), &bytes);
-  writer.AddTensor(kDraftHeadTensor, rows.dtype, ShapeOf(rows), bytes);
+  const TensorView rows = RowsOf(*head, vocab, !type && HasBlocks(model), &bytes);
+  LS_TRY(AddLmTensor(model, rows, kDraftHeadTensor, type, &writer));
   writer.AddTensor(kDraftVocabTensor, DType::kI32, {std::ssize(vocab)}, std::as_bytes(std::span(vocab)));
   return writer.Write(path);
 }
@@ -220,15 +273,8 @@ Status WriteLmWithHead(const GgufFile& model, const std::vector<int32_t>& vocab,
 Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path) {
   GgufWriter writer;
   for (const auto& [key, value] : lm.metadata()) writer.SetValue(key, value);
-  for (const TensorView& tensor : lm.tensors()) {
-    const std::vector<int64_t> shape = ShapeOf(tensor);
-    if (tensor.n_rows() == 1 || !CanDequantize(tensor.dtype) || tensor.dtype == type) {
-      writer.AddTensor(tensor.name, tensor.dtype, shape, {tensor.data, tensor.n_bytes});
-      continue;
-    }
-    LS_TRY(CheckRowsFit(lm.path(), tensor, type));
-    writer.AddTensor(tensor.name, type, shape, QuantizeTensor(tensor, type));
-  }
+  for (const TensorView& tensor : lm.tensors())
+    LS_TRY(AddLmTensor(lm, tensor, std::string(tensor.name), type, &writer));
   return writer.Write(path);
 }
 

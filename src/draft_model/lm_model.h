@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ namespace longspec {
 // The file of a language model that drafts. kDraftVocabTensor names the tokens that it chooses among, as in
 // other drafts: a step is bound by the bytes that it reads, and a small model's head is most of them. It is
 //   any model as it is;
-//   one with a head of these tokens (WriteLmWithHead), which is kDraftHeadTensor;
+//   one with a head of these tokens (WriteLmPart), which is kDraftHeadTensor;
 //   one that was made for a target (longspec-train --kind lm --draft-vocab), without a tokenizer: it leaves
 //   out embedding and head, which are its target's, or it is of another width (--sibling) and has rows of its
 //   own for these tokens, and says by kDraftStandInTensor which of them is read for each token of the target.
@@ -41,9 +42,16 @@ Result<LmFile> ReadLmFile(std::shared_ptr<const GgufFile> draft, const TensorVie
 
 // Writes it with its matrices in another type; vectors and tokens stay as they are.
 Status WriteLmGguf(const GgufFile& lm, DType type, const std::string& path);
-// Writes a model as it is with a head of these tokens alone, rounded as above: a draft, and no model any
-// more. `vocab`: ascending. kInvalidArgument if it is such a draft already.
-Status WriteLmWithHead(const GgufFile& model, const std::vector<int32_t>& vocab, const std::string& path);
+// What a draft has of a whole model.
+struct LmPart {
+  std::vector<int> layers;      // strictly ascending; empty: all
+  std::vector<int32_t> vocab;   // tokens of its head, ascending; empty: all
+  std::optional<DType> type{};  // of its matrices; empty: as they are, and rows of a head rounded as above
+};
+// Writes that. With a head of some tokens it is a draft and no model any more; with some layers alone it is a
+// model, but a poor one. kInvalidArgument if the head is reduced already, or there are no such layers;
+// kUnsupported of some layers of an architecture in which they are not all alike.
+Status WriteLmPart(const GgufFile& model, const LmPart& part, const std::string& path);
 
 struct LmModel {
   std::string path;

@@ -240,6 +240,11 @@ TEST_F(NgramPriorTest, SaysWhichTokensOccurMostOften) {
   EXPECT_EQ(prior->FrequentTokens(2), (Text{7, 2}));
   EXPECT_EQ(prior->FrequentTokens(4), (Text{7, 2, 5, 1}));
   EXPECT_EQ(prior->FrequentTokens(100), (Text{7, 2, 5, 1, 8}));
+  const auto counted = prior->TokensByCount();
+  ASSERT_EQ(counted.size(), 5U);
+  EXPECT_EQ(counted[0].token, 7);
+  EXPECT_EQ(counted[4].token, 8);
+  for (size_t i = 1; i < counted.size(); ++i) EXPECT_GE(counted[i - 1].count, counted[i].count);
 }
 
 TEST_F(NgramPriorTest, TokensOutsideTheVocabularyPartTexts) {

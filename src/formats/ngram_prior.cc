@@ -308,14 +308,21 @@ int64_t NgramPrior::Count(int32_t node) const {
 }
 
 std::vector<int32_t> NgramPrior::FrequentTokens(int n) const {
-  const Range all = Children(0);
-  std::vector<std::pair<int64_t, int32_t>> by_count;
-  for (int32_t i = all.first; i < all.first + all.n; ++i) by_count.emplace_back(-CountOf(i), TokenOf(i));
-  std::ranges::sort(by_count);
+  std::vector<CountedToken> by_count = TokensByCount();
   by_count.resize(std::min(by_count.size(), static_cast<size_t>(n)));
   std::vector<int32_t> tokens;
-  for (const auto& [count, token] : by_count) tokens.push_back(token);
+  for (const CountedToken& counted : by_count) tokens.push_back(counted.token);
   return tokens;
+}
+
+std::vector<NgramPrior::CountedToken> NgramPrior::TokensByCount() const {
+  const Range all = Children(0);
+  std::vector<CountedToken> by_count;
+  for (int32_t i = all.first; i < all.first + all.n; ++i) by_count.push_back({TokenOf(i), CountOf(i)});
+  std::ranges::sort(by_count, [](const CountedToken& a, const CountedToken& b) {
+    return std::pair(-a.count, a.token) < std::pair(-b.count, b.token);
+  });
+  return by_count;
 }
 
 void NgramPrior::Visit(const Visitor& f) const {

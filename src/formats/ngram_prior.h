@@ -70,8 +70,13 @@ class NgramPrior {
   using Visitor = std::function<void(std::span<const int32_t> ngram, int64_t count, int64_t followed)>;
   void Visit(const Visitor& f) const;
 
-  // The n tokens that occur most often, the most frequent first, equal ones by number. Fewer if it has no
-  // more.
+  // All tokens that it has seen and how often, the most frequent first, equal ones by number.
+  struct CountedToken {
+    int32_t token;
+    int64_t count;
+  };
+  std::vector<CountedToken> TokensByCount() const;
+  // The first n of these, or fewer if it has no more.
   std::vector<int32_t> FrequentTokens(int n) const;
 
   int order() const { return order_; }

@@ -201,11 +201,33 @@ class Generate(DraftModelTestCase):
         self.expect_error(longspec("run", "-m", draft, "-p", "x"), 3, "a draft model of kind lm")
         self.expect_error(longspec("convert", draft, self.path("again.gguf"), *head), 2, "of a whole model")
         self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:2]), 2, "--prior")
-        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head, "--type", "q8_0"), 2, "--type")
         folder = write_draft(self.path("draft"))
         self.expect_error(longspec("convert", folder, self.path("x.gguf"), *head), 2, "of a language model alone")
         other = os.path.join(ROOT, "models/priors/qwen2.ngrams")
         self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:3], other), 2, "qwen2.ngrams")
+
+    def test_nor_do_some_of_its_layers(self):
+        head = ("--draft-vocab", "16384", "--prior", os.path.join(ROOT, "models/priors/smollm2.ngrams"))
+        draft = self.path("part.gguf")
+        done = longspec("convert", MODEL, draft, "--layers", "0-14,16,18-29", *head, "--type", "q8_0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"of 28 layers that drafts, with a head of 16384 tokens", done.stdout)
+        plain = json.loads(self.run_model("--spec-type", "none", "--temp", "0").stdout)
+        answer = json.loads(self.run_model("--spec-type", "lm", "-md", draft, "--temp", "0").stdout)
+        self.assertEqual(answer["tokens"], plain["tokens"])
+        self.assertGreater(answer["timings"]["draft_n"], 0)
+        covered = longspec("convert", MODEL, self.path("y.gguf"), *head[2:], "--draft-coverage", "95")
+        self.assertEqual(covered.returncode, 0, covered.stderr)
+        share = float(covered.stdout.decode().split(" tokens, ")[1].split(" %")[0])
+        self.assertTrue(95 <= share < 95.1, covered.stdout)
+        both = (*head, "--draft-coverage", "95")
+        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *both), 2, "excludes")
+        self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[2:]), 2, "--prior")
+        for layers, why in (("3-1", "as in 0-11"), ("0,x", "as in 0-11"), ("0-30", "has layers 0 to 29"),
+                            ("2,1", "in this order"), ("", "--layers")):
+            self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), "--layers", layers), 2, why)
+        folder = write_draft(self.path("draft"))
+        self.expect_error(longspec("convert", folder, self.path("x.gguf"), "--layers", "0"), 2, "of a language model")
 
     def test_what_does_not_fit_is_refused(self):
         folder = write_draft(self.path("draft"), rope_theta=10000)
