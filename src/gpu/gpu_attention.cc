@@ -25,9 +25,7 @@ int DimsFor(int head_dim) {
 
 int MostEntries(int head_dim) { return DimsFor(head_dim) == 512 ? gpu::kFewEntries : gpu::kManyEntries; }
 
-bool HasKernels(KvType type) {
-  return type == KvType::kF32 || type == KvType::kF16 || type == KvType::kQ8_0 || type == KvType::kQ4_0;
-}
+bool HasKernels(KvType type) { return type != KvType::kBF16 && type != KvType::kBF16Amx; }
 
 // f.operator()<Body>() with the body of attention for these numbers.
 template <KvType T, int kOfDims, typename F>
@@ -60,6 +58,8 @@ auto WithBody(KvType type, int head_dim, int entries, const F& f) {
       return WithDims<KvType::kQ8_0>(head_dim, entries, f);
     case KvType::kQ4_0:
       return WithDims<KvType::kQ4_0>(head_dim, entries, f);
+    case KvType::kI8:
+      return WithDims<KvType::kI8>(head_dim, entries, f);
     default:
       return WithDims<KvType::kF16>(head_dim, entries, f);
   }
@@ -82,7 +82,7 @@ Status CheckGpuAttention(const AttentionShape& shape, const KvLayout& layout) {
   if (layout.k_type != layout.v_type || !HasKernels(KernelType(layout.k_type))) {
     return Unsupported("--cache-type-k " + std::string(CacheTypeName(layout.k_type)) +
                        " with --cache-type-v " + std::string(CacheTypeName(layout.v_type)) +
-                       ": a card's kernels have f32, f16, q8_0 and q4_0, keys and values alike");
+                       ": a card's kernels have f32, f16, q8_0, q4_0 and i8, keys and values alike");
   }
   if (shape.head_dim > kernels::kMaxHeadDim || shape.group() > MostEntries(shape.head_dim)) {
     return Unsupported("a card has no attention for " + std::to_string(shape.group()) + " query heads of " +

@@ -75,12 +75,11 @@ TEST(GpuFaults, WhatCardsDoNotHaveIsRefused) {
     return both.gpu->Check(spec, spec.kv_layout(k, v)).message();
   };
   EXPECT_EQ(refused(both.spec, CacheType::kQ8_0, CacheType::kQ8_0), "");
-  EXPECT_EQ(
-      refused(both.spec, CacheType::kQ8_0, CacheType::kF16),
-      "--cache-type-k q8_0 with --cache-type-v f16: a card's kernels have f32, f16, q8_0 and q4_0, keys "
-      "and values alike");
+  EXPECT_EQ(refused(both.spec, CacheType::kQ8_0, CacheType::kF16),
+            "--cache-type-k q8_0 with --cache-type-v f16: a card's kernels have f32, f16, q8_0, q4_0 and i8, "
+            "keys and values alike");
   EXPECT_NE(refused(both.spec, CacheType::kBF16, CacheType::kBF16), "");
-  EXPECT_NE(refused(both.spec, CacheType::kI8, CacheType::kI8), "");
+  EXPECT_EQ(refused(both.spec, CacheType::kI8, CacheType::kI8), "");
   ModelSpec other = both.spec;
   other.bf16_format = kernels::WeightFormat::kBF16Pairs;
   EXPECT_EQ(refused(other, CacheType::kF16, CacheType::kF16),

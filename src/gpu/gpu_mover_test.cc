@@ -164,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuMoverTest,
                          ::testing::Values(std::pair(CacheType::kF32, CacheType::kF32),
                                            std::pair(CacheType::kF16, CacheType::kF16),
                                            std::pair(CacheType::kQ8_0, CacheType::kQ8_0),
-                                           std::pair(CacheType::kQ4_0, CacheType::kQ4_0)),
+                                           std::pair(CacheType::kQ4_0, CacheType::kQ4_0),
+                                           std::pair(CacheType::kI8, CacheType::kI8)),
                          [](const auto& types) { return std::string(CacheTypeName(types.param.first)); });
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/thread_team.h"
 #include "gpu/gpu_attention.h"
+#include "gpu/gpu_logits.h"
 #include "gpu/gpu_weights.h"
 #include "kernels/gpu/bodies.h"
 #include "kernels/packing.h"
@@ -98,6 +99,7 @@ class GpuTarget final : public Target {
                 .head = on_host.head,
                 .bf16_format = spec_.bf16_format},
         states_(*card_),
+        logit_memory_(*card_),
         rows_(*card_, ShapeOf(spec_), max_rows, on_host.input_forms),
         lists_(*card_),
         plan_(
@@ -170,6 +172,7 @@ class GpuTarget final : public Target {
   const HostMatrix head_;  // for drafts
   const SharedParts shared_;
   const GpuStates states_;
+  GpuLogits logit_memory_;
   std::vector<RopeTable> rotations_;  // of each kind of attention
   ThreadTeam stream_{1};              // as whose worker attention is run
 
@@ -181,7 +184,7 @@ class GpuTarget final : public Target {
   std::vector<size_t> angles_;    // of each kind: (n_rows, n_rot / 2, 2), by place
   size_t places_ = 0;             // of each row its place
   size_t logit_places_ = 0;       // of the rows that pass the head
-  std::vector<float> embedded_, host_logits_;
+  std::vector<float> embedded_;
   PassPlan plan_;
 };
 
@@ -248,10 +251,12 @@ void GpuTarget::BeginPrefixRows(std::span<const ForwardSegment> segments) {
 
 Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments) {
   LS_TRY(plan_.Plan(segments));
-  const size_t n_logit_rows = plan_.logit_rows().size();
+  const auto n_logit_rows = static_cast<int>(plan_.logit_rows().size());
+  LogitRows logits;
   try {
     tapped_.Reserve(*card_, plan_.tapped_floats() * sizeof(float));
-    logits_.Reserve(*card_, n_logit_rows * Z(spec_.n_logits) * sizeof(float));
+    logits_.Reserve(*card_, Z(n_logit_rows) * Z(spec_.n_logits) * sizeof(float));
+    logits = logit_memory_.Begin(logits_.as<float>(), n_logit_rows, spec_.n_logits);
     std::vector<int> logit_places;
     for (const int row : plan_.logit_rows()) logit_places.push_back(plan_.place_of(row));
     Bring(
@@ -259,7 +264,6 @@ Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments
           return row.prefix_row >= 0 ? -1 : segments[Z(row.segment)].tokens[Z(row.index)];
         },
         logit_places);
-    host_logits_.resize(n_logit_rows * Z(spec_.n_logits));
     BeginPrefixRows(segments);
     stream_.Run([&](ThreadTeam::Worker& worker) {
       const int first_layer = stage(0).layer_begin;
@@ -281,9 +285,7 @@ Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments
     return ResourceExhausted(card_->facts().name + ": no memory for a forward pass of " +
                              std::to_string(plan_.n_rows()) + " rows");
   }
-  card_->Copy(logits_.data(), host_logits_.data(), host_logits_.size() * sizeof(float));
   LS_TRY(card_->Wait());
-  const LogitRows logits(host_logits_.data(), static_cast<int>(n_logit_rows), spec_.n_logits);
   return plan_.Output(segments, logits, tapped_.as<float>(), states_);
 }
 

@@ -48,7 +48,8 @@ TEST(GpuTarget, WeightsOfAllTypesAreTheCpus) {
 }
 
 TEST(GpuTarget, CachesOfAllTypesAreTheCpus) {
-  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0}) {
+  for (const CacheType type :
+       {CacheType::kF32, CacheType::kF16, CacheType::kQ8_0, CacheType::kQ4_0, CacheType::kI8}) {
     SCOPED_TRACE(std::string(CacheTypeName(type)));
     TwoTargets both({.n_layers = 1, .head_dim = 32});
     OnBoth on(both, type);

@@ -27,11 +27,12 @@ TEST(FusedAttentionTest, ItemsAreLargeWhereThereAreEnoughOfThem) {
 }
 
 // Whether the case sees that something is left out.
+template <KvType T = KvType::kF16>
 bool IsSeen(const SeenByRows& rows, const GpuFaults& faults) {
-  const AttentionCase test({KvType::kF16, KvType::kF16, 64, 1, 4}, rows, 2, 78);
+  const AttentionCase test({T, T, 64, 1, 4}, rows, 2, 78);
   const AttentionCase::Result expected = test.Reference();
   gpu_faults = faults;
-  const AttentionCase::Result actual = test.On<FiberDevice, KvType::kF16, KvType::kF16, 64, 8, 3>();
+  const AttentionCase::Result actual = test.On<FiberDevice, T, T, 64, 8, 3>();
   gpu_faults = {};
   return !Same(expected.states, actual.states) || !Same(expected.out, actual.out);
 }
@@ -42,6 +43,10 @@ TEST(FusedAttentionTest, EveryBarrierIsNeeded) {
   // Two stages of keys, the scores, and as many stages of values as a whole chunk has.
   for (int n = 0; n < 2 + 1 + 2; ++n) EXPECT_TRUE(IsSeen(kTree, {.dropped_barrier = n})) << n;
   EXPECT_TRUE(IsSeen(kTree, {.dropped_waits = true}));
+  // Integers of values are made between a stage's arrival and its use.
+  EXPECT_FALSE(IsSeen<KvType::kI8>(kTree, {}));
+  for (int n = 0; n < 2 + 1 + 2 * 2; ++n)
+    EXPECT_TRUE(IsSeen<KvType::kI8>(kTree, {.dropped_barrier = n})) << n;
   // Scores, numerators. Without the one before, of what rows see, any address could be read.
   EXPECT_FALSE(IsSeen(kTreeAtStart, {}));
   for (int n = 1; n < 3; ++n) EXPECT_TRUE(IsSeen(kTreeAtStart, {.dropped_barrier = n})) << n;

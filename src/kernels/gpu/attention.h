@@ -6,6 +6,7 @@
 
 #include "kernels/gpu/cta.h"
 #include "kernels/gpu/exp.h"
+#include "kernels/gpu/integers.h"
 #include "kernels/gpu/kv.h"
 #include "kernels/ops.h"
 
@@ -43,11 +44,66 @@ struct Scores {
   }
 };
 
+template <>
+struct Scores<KvType::kI8> {
+  using Args = ScoresArgs;
+  static constexpr int kThreads = 128;
+  static Grid GridOf(const Args& a) {
+    return {.width = CeilDiv((a.block_end - a.block_begin) * kKeyGroup, kThreads), .height = a.n_rows};
+  }
+  template <class Cta>
+  static LONGSPEC_GPU void Run(const Cta& cta, const Args& a) {
+    const int key = a.block_begin * kKeyGroup + cta.block() * kThreads + cta.thread();
+    if (key >= a.block_end * kKeyGroup) return;
+    const float* q = a.q + static_cast<int64_t>(cta.block_y()) * a.head_dim;
+    const IntegerKey k = IntegerKey::At(a.keys, a.head_dim, key);
+    float sum = 0.0F;
+    for (int block = 0; block < a.head_dim / kQuantBlock; ++block) {
+      float x[kQuantBlock];
+      LONGSPEC_UNROLL
+      for (int i = 0; i < kQuantBlock; ++i) x[i] = q[block * kQuantBlock + i];
+      const Integers of = QueryIntegers<Cta>(x);
+      int32_t dot = 0;
+      LONGSPEC_UNROLL
+      for (int i = 0; i < kQuantBlock / 4; ++i)
+        dot = Cta::DotS4(of.words[i], k.Word(block * (kQuantBlock / 4) + i), dot);
+      sum = Cta::Fma(k.template Scale<Cta>(block), Cta::Mul(static_cast<float>(dot), of.d), sum);
+    }
+    a.out[cta.block_y() * a.out_stride + key] = Cta::Mul(sum, a.scale);
+  }
+};
+
+// Of one group of at most 32 keys: o += p * v in arithmetic "i8". p_of(i) and row(i): of the group's key i.
+template <class Cta, class P, class Row>
+LONGSPEC_GPU float AddIntegerGroup(const P& p_of, const Row& row, int n_keys, int head_dim, int d, float o) {
+  const auto x_of = [&](int i) {
+    return Cta::Mul(p_of(i), IntegerValueScale<Cta>(row(i), head_dim, d / kQuantBlock));
+  };
+  uint32_t largest = 0;
+  for (int i = 0; i < n_keys; ++i) {
+    const uint32_t bits = Cta::ToBits(x_of(i));
+    largest = bits > largest ? bits : largest;
+  }
+  const auto scale = IntegerScale<Cta>::By(largest);
+  int32_t dot = 0;
+  for (int i = 0; i < n_keys; ++i) dot += scale.Of(x_of(i)) * static_cast<int8_t>(row(i)[d]);
+  return Cta::Fma(static_cast<float>(dot), scale.d, o);
+}
+
 // o += p * v over keys [0, n_keys), where row(key) is where a key's values lie.
 template <KvType T, class Cta, class Row>
 LONGSPEC_GPU void AddValues(const Row& row, const float* p, int n_keys, int head_dim, int d, float* o) {
   float sum = o[d];
-  for (int key = 0; key < n_keys; ++key) sum = Cta::Fma(p[key], ValueAt<T, Cta>(row(key), head_dim, d), sum);
+  if constexpr (T == KvType::kI8) {
+    for (int first = 0; first < n_keys; first += kQuantBlock) {
+      sum =
+          AddIntegerGroup<Cta>([&](int i) { return p[first + i]; }, [&](int i) { return row(first + i); },
+                               n_keys - first < kQuantBlock ? n_keys - first : kQuantBlock, head_dim, d, sum);
+    }
+  } else {
+    for (int key = 0; key < n_keys; ++key)
+      sum = Cta::Fma(p[key], ValueAt<T, Cta>(row(key), head_dim, d), sum);
+  }
   o[d] = sum;
 }
 

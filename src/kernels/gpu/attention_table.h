@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Functions of a kernel table (gpu/table.h): attention's operations. Those of arithmetics "bf16" and
-// "bf16-amx", and of "i8", which has no body yet, remain the reference's.
+// "bf16-amx" remain the reference's.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +33,15 @@ bool LaunchFor(KvType type, const Args& args) {
     case KvType::kQ4_0:
       Device::template Launch<Body<KvType::kQ4_0>>(args);
       return true;
+    case KvType::kI8:
+      Device::template Launch<Body<KvType::kI8>>(args);
+      return true;
     default:
       return false;
   }
 }
 
-inline bool IsOfCpus(KvType type) {
-  return type == KvType::kBF16 || type == KvType::kBF16Amx || type == KvType::kI8;
-}
+inline bool IsOfCpus(KvType type) { return type == KvType::kBF16 || type == KvType::kBF16Amx; }
 
 template <typename Device>
 struct AttentionOperations {

@@ -102,9 +102,9 @@ using AttentionBodiesOf = BodyList<AttentionOf<T, 64, kFewEntries>, AttentionOf<
                                    AttentionOf<T, 128, kFewEntries>, AttentionOf<T, 128, kManyEntries>,
                                    AttentionOf<T, 256, kFewEntries>, AttentionOf<T, 256, kManyEntries>,
                                    AttentionOf<T, 512, kFewEntries>>;
-using AttentionBodies =
-    internal::Join<AttentionBodiesOf<KvType::kF32>, AttentionBodiesOf<KvType::kF16>,
-                   AttentionBodiesOf<KvType::kQ8_0>, AttentionBodiesOf<KvType::kQ4_0>>::List;
+using AttentionBodies = internal::Join<AttentionBodiesOf<KvType::kF32>, AttentionBodiesOf<KvType::kF16>,
+                                       AttentionBodiesOf<KvType::kQ8_0>, AttentionBodiesOf<KvType::kQ4_0>,
+                                       AttentionBodiesOf<KvType::kI8>>::List;
 
 using RowBodies =
     BodyList<RmsNorm, QuantizeNorm<ToQ8>, QuantizeNorm<ToQ8K>, Quantize<ToQ8>, Quantize<ToQ8K>,

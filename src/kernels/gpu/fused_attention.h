@@ -9,11 +9,17 @@
 // dimensions. Softmax: a warp has an entry. Values: a thread has four dimensions and some entries, and goes
 // through the keys. So every sum is one thread's, in the order of the reference.
 //
+// In arithmetic "i8" a query's integers are made as it comes to shared memory, and the integers that values
+// are multiplied with as these do, by a thread for each entry, 32 keys and 32 dimensions.
+//
 // Keys past those that are stored in the chunk are a tail's: each row has slots of its own, whose keys and
 // values are read where they lie.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/gpu/cta.h"
+#include "kernels/gpu/integers.h"
 #include "kernels/gpu/kv.h"
 #include "kernels/gpu/softmax.h"
 #include "kernels/ops.h"
@@ -79,23 +85,47 @@ class FusedAttention {
     item.AddTailScores();
     cta.Sync();
     item.Softmax();
-    item.AddValues();
+    if constexpr (kIntegerValues) {
+      item.AddIntegerValues();
+    } else {
+      item.AddValues();
+    }
   }
 
  private:
-  static constexpr int kStageDims = kQuantBlock, kStageKeys = 8192 / kDims;  // of full heads
+  static constexpr bool kIntegerKeys = K == KvType::kI8, kIntegerValues = V == KvType::kI8;
+  static constexpr int kStageDims = kQuantBlock;
+  static constexpr int kKeysTogether = KeysSummedTogether(V) > kKeyGroup ? KeysSummedTogether(V) : kKeyGroup;
   static constexpr int kBlocks = kChunk / kKeyGroup;
   // A block's dimensions of a stage, and a gap, so that blocks begin in different banks.
   template <KvType T>
   static constexpr int kSegment = 32 * kCode16<T> + (kScaled<T> ? 32 : 0);
   static constexpr int kKeySegment = kSegment<K> + (kScaled<K> ? 0 : 32);
   static constexpr int kKeyStage = kBlocks * kKeySegment;
-  static constexpr int kValueStage = kBlocks * kSegment<V>;  // 8,192 elements
+  // 8,192 elements, or more where so many keys of all dimensions have more.
+  static constexpr int kValueStage =
+      kBlocks * kSegment<V> * (kKeysTogether * kDims > 8192 ? kKeysTogether * kDims / 8192 : 1);
   static constexpr int kStageBytes = kKeyStage > kValueStage ? kKeyStage : kValueStage;
 
-  struct alignas(16) Shared {
-    std::byte ring[kRing][kStageBytes];
-    float q[kDims][kEntries];            // transposed
+  // Transposed.
+  struct FloatQueries {
+    float x[kDims][kEntries];
+  };
+  struct IntegerQueries {
+    uint32_t words[kDims / 4][kEntries];
+    float d[kDims / kQuantBlock][kEntries];
+  };
+  // Of a stage: units are 32 keys and 32 dimensions. A gap, so that units begin in different banks.
+  static constexpr int kUnits = kDims > 256 ? kDims / kQuantBlock : 256 / kQuantBlock;
+  struct IntegerWeights {
+    uint32_t words[kUnits][kQuantBlock / 4 * kEntries + 4];  // (key / 4, entry)
+    float d[kUnits][kEntries];
+  };
+  struct NoWeights {};
+
+  struct alignas(16) Shared : std::conditional_t<kIntegerValues, IntegerWeights, NoWeights> {
+    alignas(16) std::byte ring[kRing][kStageBytes];
+    std::conditional_t<kIntegerKeys, IntegerQueries, FloatQueries> q;
     float p[kChunk * kEntries];          // by PlaceOf
     int low[kEntries], count[kEntries];  // keys [low, count) are seen
   };
@@ -128,9 +158,7 @@ class FusedAttention {
           n_entries_(item_.n_rows * a.group),
           key_bytes_(KvBytes<K>(a.head_dim)),
           value_bytes_(KvBytes<V>(a.head_dim)),
-          stage_keys_(8192 / a.head_dim / kKeyGroup * kKeyGroup < kChunk
-                          ? 8192 / a.head_dim / kKeyGroup * kKeyGroup
-                          : kChunk),
+          stage_keys_(StageKeys(a.head_dim)),
           n_key_stages_(item_.n_stored > 0 ? (a.head_dim + kStageDims - 1) / kStageDims : 0),
           n_stages_(n_key_stages_ + (item_.n_stored + stage_keys_ - 1) / stage_keys_) {}
 
@@ -139,9 +167,13 @@ class FusedAttention {
       for (int i = 0; i < kRing - 1; ++i) Fetch(i);
       const float* q =
           a_.q + (static_cast<int64_t>(head_) * a_.n_rows + item_.row_begin) * a_.group * a_.head_dim;
-      for (int i = cta_.thread(); i < kEntries * kDims; i += kThreads) {
-        const int entry = i / kDims, d = i % kDims;
-        if (d < a_.head_dim) shared_.q[d][entry] = entry < n_entries_ ? q[entry * a_.head_dim + d] : 0.0F;
+      if constexpr (kIntegerKeys) {
+        BringIntegers(q);
+      } else {
+        for (int i = cta_.thread(); i < kEntries * kDims; i += kThreads) {
+          const int entry = i / kDims, d = i % kDims;
+          if (d < a_.head_dim) shared_.q.x[d][entry] = entry < n_entries_ ? q[entry * a_.head_dim + d] : 0.0F;
+        }
       }
       if (cta_.thread() < kEntries) {
         int low = 0, count = 0;
@@ -168,16 +200,21 @@ class FusedAttention {
           for (int i = 0; i < 4; ++i)
             scale[i] = Cta::Half(U16At(bytes + 32 * kCode16<K> + (lane % 4 * 4 + i) * 2));
         }
-        for (int first = d0; first < d0 + n; first += 8) {
-          LONGSPEC_UNROLL
-          for (int d = first; d < first + 8; ++d) {
-            float k[4];
-            ReadKeys(bytes, lane % 4, d - d0, scale, k);
+        if constexpr (kIntegerKeys) {
+          AddIntegerDots(bytes + lane % 4 * 16, stage, first_entry, scale, dot);
+          continue;
+        } else {
+          for (int first = d0; first < d0 + n; first += 8) {
             LONGSPEC_UNROLL
-            for (int e = 0; e < kKeyEntries; ++e) {
-              const float q = shared_.q[d][first_entry + e];
+            for (int d = first; d < first + 8; ++d) {
+              float k[4];
+              ReadKeys(bytes, lane % 4, d - d0, scale, k);
               LONGSPEC_UNROLL
-              for (int i = 0; i < 4; ++i) dot[e][i] = Cta::Fma(q, k[i], dot[e][i]);
+              for (int e = 0; e < kKeyEntries; ++e) {
+                const float q = shared_.q.x[d][first_entry + e];
+                LONGSPEC_UNROLL
+                for (int i = 0; i < 4; ++i) dot[e][i] = Cta::Fma(q, k[i], dot[e][i]);
+              }
             }
           }
         }
@@ -201,11 +238,8 @@ class FusedAttention {
         const int entry = i % n_entries_, key = item_.n_stored + i / n_entries_;
         if (key >= shared_.count[entry]) continue;
         const int slot = SlotOf(entry, key);
-        const Key<K> k = Key<K>::At(HeadOf(item_.tails[slot / kChunk]), a_.head_dim, slot % kChunk);
-        float dot = 0.0F;
-        for (int d = 0; d < a_.head_dim; ++d)
-          dot = Cta::Fma(shared_.q[d][entry], k.template Value<Cta>(d), dot);
-        shared_.p[PlaceOf(key, entry)] = Cta::Mul(dot, a_.scale);
+        const std::byte* keys = HeadOf(item_.tails[slot / kChunk]);
+        shared_.p[PlaceOf(key, entry)] = Cta::Mul(TailDot(keys, slot % kChunk, entry), a_.scale);
       }
     }
 
@@ -277,7 +311,188 @@ class FusedAttention {
       }
     }
 
+    // The same in arithmetic "i8".
+    LONGSPEC_GPU void AddIntegerValues() const {
+      const int lane = cta_.thread() % kDimLanes, first_entry = cta_.thread() / kDimLanes * kDimEntries;
+      const bool inside = first_entry < n_entries_ && lane * 4 < a_.head_dim;
+      const int n_blocks = a_.head_dim / kQuantBlock;
+      float o[kDimEntries][4] = {};
+      if (n_stages_ == n_key_stages_) cta_.Sync();  // no stage's arrival waits for the softmax
+      for (int stage = n_key_stages_; stage < n_stages_; ++stage) {
+        const std::byte* bytes = Arrived(stage);
+        const int begin = (stage - n_key_stages_) * stage_keys_;
+        const int n = item_.n_stored - begin < stage_keys_ ? item_.n_stored - begin : stage_keys_;
+        WeighStage(bytes, begin, n);
+        cta_.Sync();
+        if (!inside) continue;
+        for (int first = 0; first < n; first += kQuantBlock) {
+          const int unit = first / kQuantBlock * n_blocks + lane / 8;
+          int32_t sum[kDimEntries][4] = {};
+          LONGSPEC_UNROLL
+          for (int four = 0; four < kQuantBlock / 4; ++four) {
+            uint32_t v[4];
+            LONGSPEC_UNROLL
+            for (int i = 0; i < 4; ++i)
+              v[i] = WordAt(bytes + (first + four * 4 + i) * value_bytes_ + lane * 4);
+            Transpose(v);
+            LONGSPEC_UNROLL
+            for (int e = 0; e < kDimEntries; ++e) {
+              const uint32_t weights = shared_.words[unit][four * kEntries + first_entry + e];
+              LONGSPEC_UNROLL
+              for (int i = 0; i < 4; ++i) sum[e][i] = Cta::DotS4(weights, v[i], sum[e][i]);
+            }
+          }
+          LONGSPEC_UNROLL
+          for (int e = 0; e < kDimEntries; ++e) {
+            if (begin + first >= WeighedTo(first_entry + e)) continue;
+            const float d = shared_.d[unit][first_entry + e];
+            LONGSPEC_UNROLL
+            for (int i = 0; i < 4; ++i) o[e][i] = Cta::Fma(static_cast<float>(sum[e][i]), d, o[e][i]);
+          }
+        }
+      }
+      if (!inside) return;
+      LONGSPEC_UNROLL
+      for (int e = 0; e < kDimEntries; ++e) {
+        const int entry = first_entry + e;
+        if (entry >= n_entries_) continue;
+        if (item_.tails != nullptr) AddIntegerTail(entry, lane, o[e]);
+        LONGSPEC_UNROLL
+        for (int i = 0; i < 4; ++i) StateOf(entry)[kStateHeader + lane * 4 + i] = o[e][i];
+      }
+    }
+
    private:
+    static LONGSPEC_GPU int StageKeys(int head_dim) {
+      const int n = 8192 / head_dim / kKeysTogether * kKeysTogether;
+      return n > kChunk ? kChunk : n > kKeysTogether ? n : kKeysTogether;
+    }
+
+    // Integers of queries: a thread for an entry's 32 dimensions.
+    LONGSPEC_GPU void BringIntegers(const float* q) const {
+      for (int i = cta_.thread(); i < a_.head_dim / kQuantBlock * kEntries; i += kThreads) {
+        const int entry = i % kEntries, block = i / kEntries;
+        float x[kQuantBlock];
+        LONGSPEC_UNROLL
+        for (int d = 0; d < kQuantBlock; ++d)
+          x[d] = entry < n_entries_ ? q[entry * a_.head_dim + block * kQuantBlock + d] : 0.0F;
+        const Integers of = QueryIntegers<Cta>(x);
+        LONGSPEC_UNROLL
+        for (int word = 0; word < kQuantBlock / 4; ++word)
+          shared_.q.words[block * (kQuantBlock / 4) + word][entry] = of.words[word];
+        shared_.q.d[block][entry] = of.d;
+      }
+    }
+
+    // Of 32 dimensions of four keys. `keys`: their words, those of 16 keys for four dimensions after another.
+    LONGSPEC_GPU void AddIntegerDots(const std::byte* keys, int block, int first_entry,
+                                     const float (&scale)[4], float (&dot)[kKeyEntries][4]) const {
+      int32_t sum[kKeyEntries][4] = {};
+      LONGSPEC_UNROLL
+      for (int word = 0; word < kQuantBlock / 4; ++word) {
+        const Bytes16 k = Cta::Load16(keys + word * (4 * kKeyGroup));
+        LONGSPEC_UNROLL
+        for (int e = 0; e < kKeyEntries; ++e) {
+          const uint32_t q = shared_.q.words[block * (kQuantBlock / 4) + word][first_entry + e];
+          LONGSPEC_UNROLL
+          for (int i = 0; i < 4; ++i) sum[e][i] = Cta::DotS4(q, k.words[i], sum[e][i]);
+        }
+      }
+      LONGSPEC_UNROLL
+      for (int e = 0; e < kKeyEntries; ++e) {
+        const float d = shared_.q.d[block][first_entry + e];
+        LONGSPEC_UNROLL
+        for (int i = 0; i < 4; ++i)
+          dot[e][i] = Cta::Fma(scale[i], Cta::Mul(static_cast<float>(sum[e][i]), d), dot[e][i]);
+      }
+    }
+
+    // A query times the key at `offset` of a chunk, by one thread.
+    LONGSPEC_GPU float TailDot(const std::byte* keys, int offset, int entry) const {
+      float dot = 0.0F;
+      if constexpr (kIntegerKeys) {
+        const IntegerKey k = IntegerKey::At(keys, a_.head_dim, offset);
+        for (int block = 0; block < a_.head_dim / kQuantBlock; ++block) {
+          int32_t sum = 0;
+          LONGSPEC_UNROLL
+          for (int i = 0; i < kQuantBlock / 4; ++i) {
+            const int word = block * (kQuantBlock / 4) + i;
+            sum = Cta::DotS4(shared_.q.words[word][entry], k.Word(word), sum);
+          }
+          dot = Cta::Fma(k.template Scale<Cta>(block),
+                         Cta::Mul(static_cast<float>(sum), shared_.q.d[block][entry]), dot);
+        }
+      } else {
+        const Key<K> k = Key<K>::At(keys, a_.head_dim, offset);
+        for (int d = 0; d < a_.head_dim; ++d)
+          dot = Cta::Fma(shared_.q.x[d][entry], k.template Value<Cta>(d), dot);
+      }
+      return dot;
+    }
+
+    // Keys of the chunk before it are weighed where they are stored; those of a group that a tail's keys are
+    // in are weighed with these.
+    LONGSPEC_GPU int WeighedTo(int entry) const {
+      if (entry >= n_entries_) return 0;
+      const int count = shared_.count[entry];
+      return count > item_.n_stored ? item_.n_stored / kQuantBlock * kQuantBlock : count;
+    }
+
+    // Integers that the stage's values are multiplied with, of keys [begin, begin + n).
+    LONGSPEC_GPU void WeighStage(const std::byte* bytes, int begin, int n) const {
+      const int n_blocks = a_.head_dim / kQuantBlock;
+      const int n_units = (n + kQuantBlock - 1) / kQuantBlock * n_blocks;
+      for (int i = cta_.thread(); i < n_units * kEntries; i += kThreads) {
+        const int entry = i % kEntries, unit = i / kEntries, block = unit % n_blocks;
+        const int first = unit / n_blocks * kQuantBlock, end = WeighedTo(entry) - begin - first;
+        float x[kQuantBlock];
+        LONGSPEC_UNROLL
+        for (int key = 0; key < kQuantBlock; ++key) {
+          const std::byte* row = bytes + (first + key) * value_bytes_;
+          x[key] = key < end ? Cta::Mul(shared_.p[PlaceOf(begin + first + key, entry)],
+                                        IntegerValueScale<Cta>(row, a_.head_dim, block))
+                             : 0.0F;
+        }
+        const Integers of = WeightIntegers<Cta>(x);
+        LONGSPEC_UNROLL
+        for (int word = 0; word < kQuantBlock / 4; ++word)
+          shared_.words[unit][word * kEntries + entry] = of.words[word];
+        shared_.d[unit][entry] = of.d;
+      }
+    }
+
+    LONGSPEC_GPU const std::byte* ValueRow(int entry, int key) const {
+      if (key < item_.n_stored) return HeadOf(item_.chunk, true) + key * value_bytes_;
+      const int slot = SlotOf(entry, key);
+      return HeadOf(item_.tails[slot / kChunk], true) + slot % kChunk * value_bytes_;
+    }
+
+    LONGSPEC_GPU void AddIntegerTail(int entry, int lane, float (&o)[4]) const {
+      const int count = shared_.count[entry];
+      for (int first = WeighedTo(entry); first < count; first += kQuantBlock) {
+        const int end = count < first + kQuantBlock ? count : first + kQuantBlock;
+        const auto x_of = [&](int key, const std::byte* row) {
+          return Cta::Mul(shared_.p[PlaceOf(key, entry)], IntegerValueScale<Cta>(row, a_.head_dim, lane / 8));
+        };
+        uint32_t largest = 0;
+        for (int key = first; key < end; ++key) {
+          const uint32_t bits = Cta::ToBits(x_of(key, ValueRow(entry, key)));
+          largest = bits > largest ? bits : largest;
+        }
+        const auto scale = IntegerScale<Cta>::By(largest);
+        int32_t sum[4] = {};
+        for (int key = first; key < end; ++key) {
+          const std::byte* row = ValueRow(entry, key);
+          const int weight = scale.Of(x_of(key, row));
+          const uint32_t v = WordAt(row + lane * 4);
+          LONGSPEC_UNROLL
+          for (int i = 0; i < 4; ++i) sum[i] += weight * static_cast<int8_t>(v >> 8 * i);
+        }
+        LONGSPEC_UNROLL
+        for (int i = 0; i < 4; ++i) o[i] = Cta::Fma(static_cast<float>(sum[i]), scale.d, o[i]);
+      }
+    }
+
     static LONGSPEC_GPU int InChunk(int n) { return n < 0 ? 0 : n > kChunk ? kChunk : n; }
 
     static LONGSPEC_GPU void AddValue(float p, const float (&v)[4], float (&o)[4]) {
@@ -389,11 +604,6 @@ class FusedAttention {
       for (int i = 0; i < 4; ++i) {
         x[i] = Cta::Mul(static_cast<float>(static_cast<int>(codes >> 8 * i & 15) - 8), scale[i]);
       }
-    }
-
-    // Four bytes at an even address.
-    static LONGSPEC_GPU uint32_t WordAt(const std::byte* p) {
-      return U16At(p) | static_cast<uint32_t>(U16At(p + 2)) << 16;
     }
 
     // Dimensions 4 lane to 4 lane + 3 of a row.

@@ -12,10 +12,11 @@ namespace longspec::kernels::gpu {
 template <KvType T>
 inline constexpr int kCode16 = T == KvType::kF32    ? 64
                                : T == KvType::kQ8_0 ? 16
+                               : T == KvType::kI8   ? 16
                                : T == KvType::kQ4_0 ? 8
                                                     : 32;
 template <KvType T>
-inline constexpr bool kScaled = T == KvType::kQ8_0 || T == KvType::kQ4_0;
+inline constexpr bool kScaled = T == KvType::kQ8_0 || T == KvType::kQ4_0 || T == KvType::kI8;
 
 template <KvType T>
 LONGSPEC_GPU int CodesBytes(int head_dim) {

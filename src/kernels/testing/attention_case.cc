@@ -101,7 +101,13 @@ void AttentionCase::AddState(const Item& item, int row, int head, int of_group, 
   std::vector<const std::byte*> values;
   const size_t row_bytes = v_head_bytes_ / kChunk;
   const int stored = std::min(item.n_stored, count);
-  for (int key = stored; key < count; ++key) {
+  // Those whose values are summed together with no tail's.
+  const int whole = count > stored ? stored - stored % KeysSummedTogether(shape_.v_type) : stored;
+  for (int key = whole; key < count; ++key) {
+    if (key < stored) {
+      values.push_back(HeadOf(Size(item.chunk), head, true) + Size(key) * row_bytes);
+      continue;
+    }
     const int slot = slots_[Size(seen.tail + item.chunk * kChunk + key - seen.end)];
     const size_t chunk = n_chunks_ + Size(slot / kChunk);
     p[Size(key)] = scores_of(HeadOf(chunk, head, false))[Size(slot % kChunk)];
@@ -114,12 +120,12 @@ void AttentionCase::AddState(const Item& item, int row, int head, int of_group, 
                           .p_stride = kChunk,
                           .o = state + kStateHeader,
                           .o_stride = 0,
-                          .n_keys = &stored,
+                          .n_keys = &whole,
                           .n_rows = 1,
                           .head_dim = shape_.head_dim,
                           .type = shape_.v_type});
   kReferenceTable.gathered_values({.values = values.data(),
-                                   .p = p.data() + stored,
+                                   .p = p.data() + whole,
                                    .p_stride = kChunk,
                                    .o = state + kStateHeader,
                                    .o_stride = 0,

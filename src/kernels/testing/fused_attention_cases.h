@@ -44,8 +44,11 @@ class FusedAttentionCases {
     OfType<KvType::kF16>(wrong);
     OfType<KvType::kQ8_0>(wrong);
     OfType<KvType::kQ4_0>(wrong);
+    OfType<KvType::kI8>(wrong);
     Add<KvType::kQ8_0, KvType::kF16, 64, 8>(kTree, 64, 1, 4, wrong);
     Add<KvType::kF16, KvType::kQ4_0, 64, 8>(kTree, 32, 2, 1, wrong);
+    Add<KvType::kI8, KvType::kF16, 64, 8>(kTree, 64, 1, 4, wrong);
+    Add<KvType::kQ8_0, KvType::kI8, 64, 8>(kTree, 32, 2, 1, wrong);
     return wrong;
   }
 
@@ -54,6 +57,7 @@ class FusedAttentionCases {
     for (const SeenByRows& rows : {kTreeAcross, kTreeAtBoundary, kTreeAtStart, kWindows, kWindowTree}) {
       OfF16<64, 8>(rows, 48, 2, 2, wrong);
       OfF16<64, 16>(rows, 64, 1, 5, wrong);
+      Add<KvType::kI8, KvType::kI8, 64, 8>(rows, 32, 2, 2, wrong);
     }
     Add<KvType::kQ4_0, KvType::kQ4_0, 64, 8>(kManyChunks, 32, 1, 1, wrong);
     return wrong;
@@ -68,6 +72,10 @@ class FusedAttentionCases {
     OfF16<256, 8>(kTree, 256, 1, 3, wrong);
     OfF16<256, 32>(kChain, 144, 1, 8, wrong);
     OfF16<512, 8, 2>(kTreeAcross, 512, 1, 8, wrong);
+    Add<KvType::kI8, KvType::kI8, 64, 32, 3>(kTree, 64, 1, 7, wrong);
+    Add<KvType::kI8, KvType::kI8, 256, 32>(kTree, 160, 1, 8, wrong);
+    Add<KvType::kI8, KvType::kI8, 512, 8, 2>(kTree, 512, 1, 4, wrong);
+    Add<KvType::kI8, KvType::kI8, 512, 8, 2>(kTreeAcross, 288, 1, 8, wrong);
     return wrong;
   }
 
