@@ -9,64 +9,20 @@
 #include <utility>
 #include <vector>
 
-#include "decode/batch_decoder.h"
-#include "draft_model/testing/batch_sequence.h"
 #include "draft_model/testing/block_drafts.h"
 #include "draft_model/testing/eagle_files.h"
 #include "draft_model/testing/longspec_files.h"
+#include "draft_model/testing/written_text.h"
 #include "model/testing/far_target.h"
 
 namespace longspec::testing {
 namespace {
 
-void SeeLittle(SpeculationOptions& o) {
-  o.partial.sink = 16;
-  o.partial.budget = 32;
-  o.partial.window = 16;
-  o.partial.refresh = 8;
-}
-
 class StatesElsewhere : public ::testing::Test {
  protected:
-  struct Node {
-    int32_t token, parent;
-    float score;
-    bool operator==(const Node&) const = default;
-  };
-  struct Text {
-    std::vector<int32_t> tokens;
-    std::vector<Node> proposed;
-  };
-
-  SpeculationOptions Options(const std::string& type, const std::string& draft) const {
-    SpeculationOptions options;
-    options.type = type;
-    options.draft_model = draft;
-    options.draft_n_max = 6;
-    options.ppm.prior = "none";
-    return options;
-  }
-
-  Text Write(Target* target, std::unique_ptr<KvCache> cache, const SpeculationOptions& options) const {
-    BatchSequence text(target, std::move(cache), options, nullptr,
-                       *Sampler::Create({.temperature = 0, .seed = 1}, tiny_.spec.n_vocab),
-                       RandomTokens(150, 4));
-    Text written;
-    text.sequence.on_proposal = [&](const TokenTree& tree) {
-      for (const TreeNode& node : tree.nodes().subspan(1)) {
-        written.proposed.push_back({node.token, node.parent, node.score});
-      }
-    };
-    BatchDecoder rounds(target);
-    while (text.tokens.size() < 200) {
-      Turn turn{.sequence = &text.sequence, .max_rows = text.sequence.NextRows(40), .max_tokens = 8};
-      EXPECT_TRUE(rounds.Run({&turn, 1}).ok());
-      EXPECT_TRUE(turn.status.ok()) << turn.status.message();
-      if (!turn.status.ok()) break;
-    }
-    EXPECT_EQ(text.sequence.draft_failure, "");
-    written.tokens = text.tokens;
-    return written;
+  static WrittenText Write(Target* target, std::unique_ptr<KvCache> cache,
+                           const SpeculationOptions& options) {
+    return WriteText(target, std::move(cache), options, {.temperature = 0, .seed = 1}, 150, 200);
   }
 
   struct Copies {
@@ -75,9 +31,9 @@ class StatesElsewhere : public ::testing::Test {
   };
   Copies ExpectTheSame(const SpeculationOptions& options) {
     SCOPED_TRACE(options.type + " " + options.draft_model);
-    const Text expected = Write(&tiny_.target(), tiny_.NewCache(600), options);
+    const WrittenText expected = Write(&tiny_.target(), tiny_.NewCache(600), options);
     FarTarget far(&tiny_.target());
-    const Text text =
+    const WrittenText text =
         Write(&far, far.NewCache(tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32), 600), options);
     EXPECT_EQ(text.tokens, expected.tokens);
     EXPECT_TRUE(text.proposed == expected.proposed);
@@ -98,7 +54,7 @@ TEST_F(StatesElsewhere, DraftsOfBlocksReadCopies) {
   const ModelSizes& c = tiny_.spec;
   const OwnHeads heads;
   const auto in_folder = [&](const std::string& kind, const DraftTensors& tensors, const char* more = "") {
-    ExpectTheSameOfStates(Options(kind, WriteBlockDraft(folder_, kind, c, tensors, heads, {}, more)));
+    ExpectTheSameOfStates(FewGuesses(kind, WriteBlockDraft(folder_, kind, c, tensors, heads, {}, more)));
   };
   in_folder("beagle", RandomBeagle(c, heads, 3));
   in_folder("medusa", RandomMedusa(c, 4, 3));
@@ -107,7 +63,7 @@ TEST_F(StatesElsewhere, DraftsOfBlocksReadCopies) {
   }
   const std::string longspec =
       WriteDraftFolder(folder_, c, RandomDraft(c, 64, 2), ", \"longspec_own_keys\": true");
-  ExpectTheSameOfStates(Options("longspec", longspec));
+  ExpectTheSameOfStates(FewGuesses("longspec", longspec));
 }
 
 TEST_F(StatesElsewhere, EagleReadsCopiesAndIsGivenLooks) {
@@ -116,14 +72,14 @@ TEST_F(StatesElsewhere, EagleReadsCopiesAndIsGivenLooks) {
     const std::string draft = WriteEagle(
         folder_, type, tiny_.spec, shape, RandomEagle(tiny_.spec, shape, 4), {},
         shape.eagle3 ? R"(, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 1, 1]})" : "");
-    SpeculationOptions options = Options(type, draft);
+    SpeculationOptions options = FewGuesses(type, draft);
     ExpectTheSameOfStates(options);
     options.spec_extend.chunks = 2;
     options.spec_extend.every = 2;
     options.spec_extend.from = 100;
     ExpectTheSameOfStates(options);
     // Of a portfolio's taps each member has its own.
-    ExpectTheSameOfStates(Options("ppm," + type, draft));
+    ExpectTheSameOfStates(FewGuesses("ppm," + type, draft));
   }
 }
 
@@ -131,7 +87,7 @@ TEST_F(StatesElsewhere, EagleReadsCopiesAndIsGivenLooks) {
 TEST_F(StatesElsewhere, LongspecReadsTheTargetsKeysInCopies) {
   const std::string draft = WriteDraftFolder(folder_, tiny_.spec, RandomDraft(tiny_.spec, 64, 2));
   for (const char* type : {"longspec", "ppm,longspec"}) {
-    const Copies copies = ExpectTheSame(Options(type, draft));
+    const Copies copies = ExpectTheSame(FewGuesses(type, draft));
     EXPECT_EQ(copies.states, 0);
     // Keys and values of 200 positions, of one layer, and again each round those of a block that has new
     // ones.
@@ -143,17 +99,15 @@ TEST_F(StatesElsewhere, LongspecReadsTheTargetsKeysInCopies) {
 }
 
 TEST_F(StatesElsewhere, DraftsThatReadNoStatesNeedLogitsAlone) {
-  ExpectTheSame(Options("recycling", ""));
-  ExpectTheSame(Options("ppm", ""));
+  ExpectTheSame(FewGuesses("recycling", ""));
+  ExpectTheSame(FewGuesses("ppm", ""));
 }
 
 TEST_F(StatesElsewhere, PartsAreChosenByQueries) {
-  SpeculationOptions options = Options("partial", "");
-  SeeLittle(options);
+  SpeculationOptions options = FewGuesses("partial", "");
   ExpectTheSameOfStates(options);
-  options = Options("tokenswift",
-                    WriteBlockDraft(folder_, "tokenswift", tiny_.spec, RandomTokenswift(tiny_.spec, 3, 9)));
-  SeeLittle(options);
+  options = FewGuesses(
+      "tokenswift", WriteBlockDraft(folder_, "tokenswift", tiny_.spec, RandomTokenswift(tiny_.spec, 3, 9)));
   ExpectTheSameOfStates(options);
 }
 
