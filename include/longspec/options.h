@@ -238,7 +238,7 @@ struct ModelOptions {
   // be used for this model and has room for it, else the CPU. Never changes output.
   std::string device = "cpu";
   std::string kernels = {};  // a kernel table by name; empty: $LONGSPEC_KERNELS, else the best this CPU has
-  // Called once, before weights are read: what they and all else will take, also where that is refused.
+  // Called before weights are read (again if a card fails then, for the CPU): what they and all else take.
   std::function<void(const ModelInfo&)> on_plan = {};
   // Called from the loading thread with the share done, 0 to 1. Return false to cancel.
   std::function<bool(double)> on_progress = {};

@@ -292,8 +292,7 @@ Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(info), std::move(text)));
 }
 
-Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
-  LS_ASSIGN(OpenedModel model, OpenModel(options));
+Result<std::unique_ptr<Engine>> LoadOpened(OpenedModel model, const ModelOptions& options) {
   if (options.on_plan) options.on_plan(model.info);
   LS_TRY(CheckRoom(model, options));
   LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*model.file, options.chat_template));
@@ -306,6 +305,21 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   auto engine = std::make_unique<EngineImpl>(model.info, std::move(text));
   LS_TRY(engine->LoadWeights(std::move(model), options));
   return std::unique_ptr<Engine>(std::move(engine));
+}
+
+Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
+  LS_ASSIGN(OpenedModel model, OpenModel(options));
+  const bool on_card = model.device->has_memory();
+  auto engine = LoadOpened(std::move(model), options);
+  // Between the plan and the load somebody else may take the card's memory, or the card be gone.
+  const StatusCode code = engine.status().code();
+  const bool failed_there = on_card && (code == StatusCode::kResourceExhausted || code == StatusCode::kIo);
+  if (options.device != "auto" || !failed_there) return engine;
+  if (options.on_warning) options.on_warning(engine.status().message() + "; the model runs on the CPU");
+  ModelOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  LS_ASSIGN(OpenedModel other, OpenModel(on_cpu));
+  return LoadOpened(std::move(other), on_cpu);
 }
 
 }  // namespace
