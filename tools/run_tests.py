@@ -66,7 +66,8 @@ TSAN_PROGRAMS = {
 # Long sums of one thread that touch no memory which shorter tests do not, and comparisons of times.
 DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
                 "engine_test": ("Schedule.TheTableOf*", "Schedule.EverybodyEndsWhere*",
-                                "DraftModelTest.EveryWayOfSamplingLeavesTheTextAsItIs"),
+                                "DraftModelTest.EveryWayOfSamplingLeavesTheTextAsItIs",
+                                "EngineOnCard.TextsAreTheCpus", "EngineOnCard.CachesOfAllTypesAreTheCpus"),
                 "cli_test": ("Options.WhatHasNoEffectIsRefusedByName",),
                 "decode_test": ("TinyModel.EveryDrafterUnderEveryWayOfSampling",),
                 "kernels_test": ("*/GumbelTest.NearlyEqualKeys*", "*/GumbelTest.*ForManySeeds/*",
@@ -84,6 +85,7 @@ DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
                                      "EagleExtended.ItSeesTheNaiveChoice", "EagleDrafters.SameBits*",
                                      "LongspecDrafterTest.SameBits*", "LmDrafterTest.SameTokens*",
                                      "LongspecTree.BeamsAreTheSpecifications",
+                                     "DraftsOnCard.OfTokens*", "DraftsOnCard.OfPartsOfTheCache*",
                                      "EagleMemory.ABeginningThatAnother*", "EagleTree.ReducedHeads*",
                                      "DraftsTogether.DraftsOfStates*", "DraftsTogether.DraftsOfALanguageModel*",
                                      "*EveryHead.TheTextIsThatOfPlainDecodingInBatchesToo*")}
