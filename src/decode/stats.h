@@ -3,10 +3,27 @@
 // What a generation did, as raw counts and milliseconds; every ratio a user sees derives from these.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace longspec {
+
+// 1 + accepted / steps: the bonus token counts (vLLM, llama.cpp). 0 before the first step.
+inline double MeanAcceptanceLength(int64_t accepted, int64_t steps) {
+  return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0.0;
+}
+
+// accepted / drafted at each position, of which `accepted` may lack the last; 0 where nothing was drafted.
+inline std::vector<double> AcceptancePerPosition(const std::vector<int64_t>& drafted,
+                                                 const std::vector<int64_t>& accepted) {
+  std::vector<double> rates;
+  for (size_t i = 0; i < drafted.size(); ++i) {
+    const double n = i < accepted.size() ? static_cast<double>(accepted[i]) : 0.0;
+    rates.push_back(drafted[i] == 0 ? 0.0 : n / static_cast<double>(drafted[i]));
+  }
+  return rates;
+}
 
 struct ContextCounts {
   int64_t steps = 0, drafted = 0, accepted = 0;
@@ -27,10 +44,7 @@ struct DecodeStats {
   std::vector<ContextCounts> contexts;  // [ContextBucket(committed tokens before the round)]
   double prefill_ms = 0, draft_ms = 0, target_ms = 0, verify_ms = 0, commit_ms = 0;
 
-  // 1 + accepted / steps: the bonus token counts (vLLM, llama.cpp). 0 before the first step.
-  double mean_acceptance_length() const {
-    return steps == 0 ? 0.0 : 1.0 + static_cast<double>(accepted) / static_cast<double>(steps);
-  }
+  double mean_acceptance_length() const { return MeanAcceptanceLength(accepted, steps); }
 };
 
 }  // namespace longspec

@@ -331,11 +331,7 @@ SpeculativeStats MakeSpeculativeStats(const DecodeStats& stats, const Drafter& d
   out.type = drafter.name();
   out.steps = stats.steps;
   out.mean_acceptance_length = stats.mean_acceptance_length();
-  for (size_t i = 0; i < stats.drafted_at.size(); ++i) {
-    const auto drafted = static_cast<double>(stats.drafted_at[i]);
-    const auto accepted = i < stats.accepted_at.size() ? static_cast<double>(stats.accepted_at[i]) : 0.0;
-    out.acceptance_per_position.push_back(drafted == 0 ? 0.0 : accepted / drafted);
-  }
+  out.acceptance_per_position = AcceptancePerPosition(stats.drafted_at, stats.accepted_at);
   out.drafted_at = stats.drafted_at;
   out.accepted_at = stats.accepted_at;
   out.accepted_at.resize(out.drafted_at.size());

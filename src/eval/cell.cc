@@ -146,15 +146,6 @@ void AddByPosition(const std::vector<int64_t>& more, std::vector<int64_t>& sums)
   for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
 }
 
-std::vector<double> AcceptancePerPosition(const std::vector<int64_t>& drafted,
-                                          const std::vector<int64_t>& accepted) {
-  std::vector<double> rates;
-  for (size_t i = 0; i < std::min(drafted.size(), accepted.size()); ++i) {
-    rates.push_back(drafted[i] == 0 ? 0 : static_cast<double>(accepted[i]) / static_cast<double>(drafted[i]));
-  }
-  return rates;
-}
-
 Json CellJson(const Cell& cell) {
   CellSums sums;
   Json items = Json::array();

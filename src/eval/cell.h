@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "decode/stats.h"
 #include "eval/quality.h"
 #include "longspec/status.h"
 
@@ -53,9 +54,7 @@ struct EvalItem {
 
   bool loops() const { return distinct_4gram < kLoops; }
   double speedup() const { return ms > 0 ? plain_ms / ms : 0; }
-  double mean_acceptance_length() const {
-    return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
-  }
+  double mean_acceptance_length() const { return MeanAcceptanceLength(accepted, steps); }
 };
 
 struct CellKey {
@@ -90,9 +89,7 @@ struct CellSums {
   void Add(const EvalItem& item, int runs);
   std::vector<double> acceptance_per_position() const;
   double speedup() const { return ms > 0 ? plain_ms / ms : 0; }
-  double mean_acceptance_length() const {
-    return steps > 0 ? 1.0 + static_cast<double>(accepted) / static_cast<double>(steps) : 0;
-  }
+  double mean_acceptance_length() const { return MeanAcceptanceLength(accepted, steps); }
   double macro_speedup() const { return MeanOf(speedups); }
   double macro_acceptance_length() const { return MeanOf(acceptance_lengths); }
   double tokens_per_second() const { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
@@ -106,9 +103,6 @@ struct CellSums {
 
 // Adds `more` at each position; `sums` grows to hold them.
 void AddByPosition(const std::vector<int64_t>& more, std::vector<int64_t>& sums);
-// accepted / drafted at each position; 0 where nothing was drafted.
-std::vector<double> AcceptancePerPosition(const std::vector<int64_t>& drafted,
-                                          const std::vector<int64_t>& accepted);
 
 nlohmann::ordered_json CellJson(const Cell& cell);
 // kCorrupt for anything CellJson did not write.
