@@ -13,6 +13,7 @@
 #include "api/openai.h"
 #include "api/request.h"
 #include "api/shared_fields.h"
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "chat/tool_calls.h"
 #include "chat/tool_form.h"
@@ -135,11 +136,9 @@ TEST(Tools, MistakesAreNamed) {
 }
 
 std::string Template(const std::string& name) {
-  std::ifstream file(testing::SourcePath("src/jinja/testdata/templates/" + name));
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_FALSE(text.str().empty()) << name;
-  return text.str();
+  std::string text = testing::ReadText(testing::SourcePath("src/jinja/testdata/templates/" + name));
+  EXPECT_FALSE(text.empty()) << name;
+  return text;
 }
 
 TEST(Tools, TheTemplateTellsTheFormat) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "bench/forced_trees.h"
 #include "bench/loaded_model.h"
 #include "bench/measure.h"
@@ -37,7 +37,6 @@ namespace {
 class BenchTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_bench_" + std::to_string(getpid()) + ".gguf");
     TinyModelOptions tiny;
     tiny.dtype = DType::kQ4_1;
     tiny.context_length = 4096;
@@ -47,7 +46,6 @@ class BenchTest : public ::testing::Test {
     for (int i = 0; i < 300; ++i) options_.prompt.push_back(3 + i * i % 97);
     options_.n_predict = 40;
   }
-  void TearDown() override { std::filesystem::remove(path_); }
 
   Result<bool> Run(std::vector<const kernels::KernelTable*> tables) {
     options_.tables = std::move(tables);
@@ -55,7 +53,8 @@ class BenchTest : public ::testing::Test {
     return RunSelfcheck(options_, [&](const CheckLine& line) { lines_.push_back(line); });
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("tiny.gguf");
   SelfcheckOptions options_;
   std::vector<CheckLine> lines_;
 };

@@ -3,15 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "bench/loaded_model.h"
 #include "formats/tiny_model.h"
 #include "longspec/engine.h"
@@ -25,14 +24,12 @@ constexpr int kTextTokens = 2300, kTextContext = 2200;
 class PerplexityTest : public ::testing::Test {
  protected:
   PerplexityTest() {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_ppl_" + std::to_string(getpid()) + ".gguf");
     TinyModelOptions tiny;
     tiny.context_length = 4096;
     tiny.n_layers = 1;
     EXPECT_TRUE(WriteTinyModel(tiny, path_).ok());
     for (int i = 0; i < kTextTokens; ++i) text_.push_back(3 + (i * i + i / 7) % 250);
   }
-  ~PerplexityTest() override { std::filesystem::remove(path_); }
 
   ModelOptions Model(const RopeOptions& rope = {}) const {
     ModelOptions options;
@@ -58,7 +55,8 @@ class PerplexityTest : public ::testing::Test {
     return MeasurePerplexity(far, new_cache, text_, options, {});
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("tiny.gguf");
   std::vector<int32_t> text_;
 };
 

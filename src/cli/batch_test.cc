@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "api/shared_fields.h"
+#include "base/testing/files.h"
 #include "cli/testing/fake_scheduler.h"
 
 namespace longspec::cli {
@@ -49,22 +50,15 @@ std::string Requests(int n) {
 class BatchTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string name = ::testing::TempDir() + "/longspec_batch_XXXXXX";
-    folder_ = mkdtemp(name.data());
-    options_.input = folder_ + "/requests.jsonl";
-    options_.output = folder_ + "/answers.jsonl";
+    options_.input = folder_.File("requests.jsonl");
+    options_.output = folder_.File("answers.jsonl");
     options_.on_warning = [this](const std::string& warning) { warnings_.push_back(warning); };
     options_.defaults = api::OpenAiDefaults();
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   void WriteRequests(const std::string& text) { std::ofstream(options_.input, std::ios::binary) << text; }
   void WriteAnswers(const std::string& text) { std::ofstream(options_.output, std::ios::binary) << text; }
-  std::string AnswersText() const {
-    std::ostringstream text;
-    text << std::ifstream(options_.output, std::ios::binary).rdbuf();
-    return text.str();
-  }
+  std::string AnswersText() const { return longspec::testing::ReadText(options_.output); }
 
   // Every line of the answers by custom_id, or by "line N".
   std::map<std::string, Json> Answers() const {
@@ -104,7 +98,7 @@ class BatchTest : public ::testing::Test {
     }
   }
 
-  std::string folder_;
+  const longspec::testing::Folder folder_;
   BatchOptions options_;
   BatchSummary summary_;
   bool output_failed_ = false;
@@ -150,7 +144,7 @@ TEST_F(BatchTest, RequestsMustBeAFile) {
   }
   close(ends[0]);
   close(ends[1]);
-  options_.input = folder_;
+  options_.input = folder_.path();
   EXPECT_THAT(Batch::Open(options_).status().message(), HasSubstr("is a folder"));
 }
 
@@ -413,9 +407,9 @@ TEST_F(BatchTest, FilesOfAnotherKindAreLeftAlone) {
   options_.output = options_.input;
   EXPECT_THAT(Run(scheduler).message(), HasSubstr("is the file of requests itself"));
   EXPECT_EQ(AnswersText(), Requests(3));
-  options_.output = folder_ + "/nowhere/answers.jsonl";
+  options_.output = folder_.File("nowhere/answers.jsonl");
   EXPECT_THAT(Run(scheduler).message(), HasSubstr("nowhere/answers.jsonl: No such file"));
-  options_.input = folder_ + "/nothing.jsonl";
+  options_.input = folder_.File("nothing.jsonl");
   EXPECT_THAT(Run(scheduler).message(), HasSubstr("nothing.jsonl"));
   EXPECT_EQ(scheduler.submitted, 0);
 }

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/gguf_writer.h"
 #include "formats/tiny_model.h"
 #include "formats/tiny_vocabulary.h"
@@ -29,11 +29,11 @@ struct Vocabulary {
     writer.SetBool("tokenizer.ggml.add_bos_token", true);
     writer.SetBool("tokenizer.ggml.add_eos_token", true);
     writer.SetString("tokenizer.chat_template", chat_template);
-    const std::string path = ::testing::TempDir() + "/longspec_feature_tokenizer_test.gguf";
+    const longspec::testing::Folder folder;
+    const std::string path = folder.File("vocabulary.gguf");
     EXPECT_TRUE(writer.Write(path).ok());
     engine = std::move(*Engine::Load({.path = path, .vocab_only = true}));
     tokenizer = FeatureTokenizerOf(*engine, **GgufFile::Open(path));
-    std::filesystem::remove(path);
   }
 
   std::unique_ptr<Engine> engine;

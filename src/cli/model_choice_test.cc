@@ -7,12 +7,12 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "base/testing/files.h"
 
 namespace longspec::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -23,22 +23,19 @@ constexpr char kSmall[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 class ModelChoice : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(root_);
-    for (const char* folder : {"near", "far"}) fs::create_directories(root_ / folder);
+    for (const char* folder : {"near", "far"}) std::filesystem::create_directory(Folder(folder));
   }
-  void TearDown() override { fs::remove_all(root_); }
 
-  std::string Folder(const std::string& name) const { return (root_ / name).string(); }
+  std::string Folder(const std::string& name) const { return root_.File(name); }
   void Put(const std::string& folder, const std::string& name) const {
-    std::ofstream(root_ / folder / name) << "x";
+    root_.Write(folder + "/" + name, "x");
   }
   Result<std::string> Choose() const {
     return ChooseModel({Folder("near"), Folder("nowhere"), Folder("far")});
   }
 
  private:
-  fs::path root_;
+  const longspec::testing::Folder root_;
 };
 
 TEST_F(ModelChoice, TheCoderComesFirst) {
@@ -62,7 +59,7 @@ TEST_F(ModelChoice, TheOnlyFileIsMeant) {
   Put("near", "mine-00001-of-00002.gguf");
   Put("near", "mine-00002-of-00002.gguf");
   Put("near", "README.md");
-  fs::create_directories(Folder("near/folder.gguf"));
+  std::filesystem::create_directories(Folder("near/folder.gguf"));
   EXPECT_EQ(*Choose(), Folder("near") + "/mine-00001-of-00002.gguf");
 }
 

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <fstream>
+
+#include "base/testing/files.h"
 
 namespace longspec::cli {
 namespace {
@@ -14,19 +14,13 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class TemplateFile {
- public:
-  explicit TemplateFile(const std::string& text) { std::ofstream(path()) << text; }
-  ~TemplateFile() { std::filesystem::remove(path()); }
-  static std::string path() { return ::testing::TempDir() + "/longspec_template_choice_test.jinja"; }
-};
-
 TEST(TemplateChoice, IsANameATextOrAFile) {
   EXPECT_EQ(*ReadTemplateChoice({}), "");
   EXPECT_EQ(*ReadTemplateChoice({.name_or_source = "{{ messages }}"}), "{{ messages }}");
   EXPECT_THAT(*ReadTemplateChoice({.name_or_source = "chatml"}), HasSubstr("<|im_start|>"));
-  const TemplateFile file("{{ messages[0].content }}\n");
-  EXPECT_EQ(*ReadTemplateChoice({.file = TemplateFile::path()}), "{{ messages[0].content }}\n");
+  const longspec::testing::Folder folder;
+  const std::string file = folder.Write("x.jinja", "{{ messages[0].content }}\n");
+  EXPECT_EQ(*ReadTemplateChoice({.file = file}), "{{ messages[0].content }}\n");
 }
 
 TEST(TemplateChoice, WhatIsWrongIsSaidInALine) {
@@ -43,9 +37,10 @@ TEST(TemplateChoice, WhatIsWrongIsSaidInALine) {
             "--chat-template and --chat-template-file: give one of them");
   EXPECT_EQ(error({.file = "/no/such.jinja"}),
             "--chat-template-file: cannot read /no/such.jinja: No such file or directory");
-  const TemplateFile file("a\n{{ b | nofilter }}");
-  EXPECT_THAT(error({.file = TemplateFile::path()}),
-              StartsWith("--chat-template-file " + TemplateFile::path() + ": chat template, line 2: "));
+  const longspec::testing::Folder folder;
+  const std::string file = folder.Write("x.jinja", "a\n{{ b | nofilter }}");
+  EXPECT_THAT(error({.file = file}),
+              StartsWith("--chat-template-file " + file + ": chat template, line 2: "));
 }
 
 }  // namespace

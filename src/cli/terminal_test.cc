@@ -13,11 +13,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
+#include "base/testing/files.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
@@ -28,22 +28,11 @@
 namespace longspec::cli {
 namespace {
 
+using longspec::testing::Folder;
+using longspec::testing::ReadText;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string TempPath(const std::string& name) { return ::testing::TempDir() + "/longspec_cli_" + name; }
-
-std::string WriteTemp(const std::string& name, const std::string& text) {
-  std::ofstream(TempPath(name), std::ios::binary) << text;
-  return TempPath(name);
-}
-
-std::string ReadFile(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 class Pipe {
  public:
@@ -132,17 +121,17 @@ TEST(InterruptDeathTest, TheSecondOneEndsTheProcess) {
 }
 
 TEST(Output, FilesAreReplacedNotTruncatedBefore) {
-  const std::string path = WriteTemp("stats", "a longer old text");
+  const Folder folder;
+  const std::string path = folder.Write("stats", "a longer old text");
   {
     auto output = Output::Open(path);
     ASSERT_TRUE(output.ok());
     EXPECT_TRUE(output->Check().ok());
-    EXPECT_EQ(ReadFile(path), "a longer old text");
+    EXPECT_EQ(ReadText(path), "a longer old text");
     EXPECT_TRUE(output->Replace("short").ok());
     EXPECT_TRUE(output->Replace("new").ok());
   }
-  EXPECT_EQ(ReadFile(path), "new");
-  std::filesystem::remove(path);
+  EXPECT_EQ(ReadText(path), "new");
 }
 
 TEST(Output, WhatCannotBeWrittenSaysWhy) {
@@ -192,7 +181,8 @@ TEST(NonBlockingDeathTest, PipesAreWaitedFor) {
 
 TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   ModelOptions options;
-  options.path = TempPath("tiny.gguf");
+  const Folder own;
+  options.path = own.File("tiny.gguf");
   options.ctx_size = 128;
   ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
   const auto shown = [&](const OutputFlags& flags) {
@@ -240,7 +230,8 @@ class OpenCounter {
 
 TEST(LoadEngine, AModelIsOpenedOnce) {
   ModelOptions options;
-  options.path = TempPath("tiny.gguf");
+  const Folder own;
+  options.path = own.File("tiny.gguf");
   options.ctx_size = 128;
   ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
   OpenCounter counter(options.path);
@@ -254,7 +245,8 @@ TEST(LoadEngine, AModelIsOpenedOnce) {
 
 TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {
   ModelOptions options;
-  options.path = TempPath("tiny.gguf");
+  const Folder own;
+  options.path = own.File("tiny.gguf");
   options.ctx_size = 128;
   options.on_warning = Warn;
   ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
@@ -264,12 +256,10 @@ TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {
     EXPECT_TRUE(LoadEngine(options, {.verbose = verbose, .no_progress = true}).ok());
     return ::testing::internal::GetCapturedStderr();
   };
-  const std::string folder = TempPath("kept");
-  std::filesystem::remove_all(folder);
+  const std::string folder = own.File("kept");
   EXPECT_THAT(shown(folder, true), HasSubstr("weights packed now, kept in " + folder));
   EXPECT_THAT(shown(folder, true), HasSubstr("weights read from " + folder));
   EXPECT_EQ(shown(folder, false), "");
-  std::filesystem::remove_all(folder);
   EXPECT_THAT(shown(options.path + "/below", false),
               ::testing::MatchesRegex(
                   "longspec: warning: .*/below: cannot be created: .*; the packed weights are not kept\n"));
@@ -345,37 +335,36 @@ TEST(Progress, PrefillReportsTokensAndStopsOnInterrupt) {
 // Also of a pipe that nobody writes: it is not opened.
 TEST(ReadInput, WhatIsNotThereIsSaidBefore) {
   EXPECT_TRUE(CheckInput("-").ok());
-  EXPECT_EQ(CheckInput(TempPath("nothing")).code(), StatusCode::kNotFound);
-  for (const std::string& path : {TempPath("nothing"), ::testing::TempDir()}) {
+  const Folder folder;
+  EXPECT_EQ(CheckInput(folder.File("nothing")).code(), StatusCode::kNotFound);
+  for (const std::string& path : {folder.File("nothing"), folder.path()}) {
     EXPECT_EQ(CheckInput(path).message(), ReadInput(path).status().message());
   }
-  const std::string fifo = TempPath("fifo");
-  std::filesystem::remove(fifo);
+  const std::string fifo = folder.File("fifo");
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_TRUE(CheckInput(fifo).ok());
-  std::filesystem::remove(fifo);
 }
 
 TEST(ComposePrompt, InstructionThenDocument) {
-  const std::string path = WriteTemp("document", "Line one.\nLine two.\n");
+  const Folder folder;
+  const std::string path = folder.Write("document", "Line one.\nLine two.\n");
   EXPECT_EQ(*ComposePrompt({.prompt = "Summarise:", .file = path}), "Summarise:\n\nLine one.\nLine two.");
   EXPECT_EQ(*ComposePrompt({.prompt = "", .file = path}), "Line one.\nLine two.");
   EXPECT_EQ(*ComposePrompt({.prompt = "Hi"}), "Hi");
-  std::filesystem::remove(path);
 }
 
 TEST(ComposePrompt, AnyBytesAreAccepted) {
   const std::string bytes("\xFF\xFE\0\x80 x", 6);
-  const std::string path = WriteTemp("bytes", bytes);
+  const Folder folder;
+  const std::string path = folder.Write("bytes", bytes);
   EXPECT_EQ(*ComposePrompt({.file = path}), bytes);
-  std::filesystem::remove(path);
 }
 
 TEST(ComposePrompt, WhatIsWrongIsNamed) {
   EXPECT_EQ(ComposePrompt({}).status().code(), StatusCode::kInvalidArgument);
-  const std::string path = WriteTemp("empty", "\n");
+  const Folder folder;
+  const std::string path = folder.Write("empty", "\n");
   EXPECT_EQ(ComposePrompt({.file = path}).status().code(), StatusCode::kInvalidArgument);
-  std::filesystem::remove(path);
   const auto missing = ComposePrompt({.prompt = "x", .file = "/nonexistent"});
   EXPECT_EQ(missing.status().code(), StatusCode::kNotFound);
   EXPECT_THAT(missing.status().message(), HasSubstr("/nonexistent"));

@@ -3,13 +3,12 @@
 // The same bits with drafters that need no training as without: on a toy target, and on a tiny model. With
 // MagicDec, TriForce and exact partial verification goes TokenSwift, whose heads are random here.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <string>
 
+#include "base/testing/files.h"
 #include "base/thread_team.h"
 #include "decode/testing/generate.h"
 #include "decode/testing/samplings.h"
@@ -57,11 +56,8 @@ DecodeStats ExpectPlainText(const Job& job, const SpeculationOptions& speculatio
 
 class TrainingFree : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_training_free_" + std::to_string(getpid()));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_;
+  const Folder folder_;
+  const std::string path_ = folder_.File("file");
 };
 
 TEST_F(TrainingFree, Suffix) {
@@ -129,7 +125,6 @@ TEST_F(TrainingFree, EndTokensAndLimitsAnywhere) {
 class TinyModel : public TrainingFree {
  protected:
   void SetUp() override {
-    TrainingFree::SetUp();
     TinyModelOptions tiny;
     tiny.n_heads = 2;  // heads of 32 can be stored in every type
     tiny.n_kv_heads = 1;
@@ -201,7 +196,6 @@ class TinyModel : public TrainingFree {
 
   std::shared_ptr<const GgufFile> file_;
   ModelSpec config_;
-  Folder folder_;
   std::string heads_;  // of TokenSwift
   CacheType k_type_ = CacheType::kF16, v_type_ = CacheType::kF16;
   ThreadTeam team_{2};

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "base/thread_team.h"
 #include "draft/drafter.h"
 #include "draft/testing/trees.h"
@@ -29,13 +28,12 @@ using ::testing::HasSubstr;
 class MagicDecTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string path =
-        std::filesystem::temp_directory_path() / ("longspec_magicdec_" + std::to_string(getpid()) + ".gguf");
+    const testing::Folder folder;
+    const std::string path = folder.File("tiny.gguf");
     TinyModelOptions tiny;
     tiny.dtype = DType::kQ4_1;
     ASSERT_TRUE(WriteTinyModel(tiny, path).ok());
     file_ = *GgufFile::Open(path);
-    std::filesystem::remove(path);
     config_ = *ReadModelSpec(*file_, {});
     ModelLoadOptions load;
     load.max_rows = 64;

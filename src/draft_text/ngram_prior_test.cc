@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <random>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "draft_text/ngram_counter.h"
 #include "formats/ngram_exercise.h"
@@ -51,11 +51,6 @@ int64_t Rounded(int64_t count) { return CountOfCode(CodeOfCount(static_cast<uint
 
 class NgramPriorTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_ngrams_" + std::to_string(getpid()));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   std::shared_ptr<const NgramPrior> Write(NgramCounter& counter, int vocab_size,
                                           const NgramOptions& options = kEverything) {
     const auto written = counter.Write(path_, options, kTokenizer);
@@ -104,10 +99,7 @@ class NgramPriorTest : public ::testing::Test {
     }
   }
 
-  std::string Bytes() {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Bytes() const { return testing::ReadText(path_); }
   // The error of opening the file with these bytes.
   Status Refusal(const std::string& bytes, int vocab_size = 5, Hash128 tokenizer = kTokenizer) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
@@ -125,7 +117,8 @@ class NgramPriorTest : public ::testing::Test {
     return bytes;
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("x.ngrams");
 };
 
 Text Random(std::mt19937& rng, int n, int vocab_size) {
@@ -519,8 +512,7 @@ TEST_F(NgramPriorTest, SeedsOfTheFuzzerAreTables) {
   const std::filesystem::path folder = testing::SourcePath("src/formats/testdata/fuzz_ngram_prior");
   int n = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    const std::string bytes = testing::ReadText(entry.path());
     EXPECT_TRUE(ExerciseNgrams(std::as_bytes(std::span(bytes))).ok()) << entry.path();
     ++n;
   }

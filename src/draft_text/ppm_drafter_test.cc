@@ -10,12 +10,12 @@
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/testing/files.h"
 #include "draft/drafter.h"
 #include "draft/testing/table_model.h"
 #include "draft/testing/trees.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
-#include "draft_model/testing/longspec_files.h"
 #include "draft_text/ppm.h"
 #include "draft_text/testing/letters.h"
 #include "draft_text/testing/priors.h"

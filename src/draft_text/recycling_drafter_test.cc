@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/testing/files.h"
 #include "draft/drafter.h"
 #include "draft/testing/trees.h"
 #include "draft_model/registry.h"
@@ -72,11 +72,7 @@ struct Rows {
 
 class RecyclingTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_recycling_" + std::to_string(getpid()));
-    options_.type = "recycling";
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
+  void SetUp() override { options_.type = "recycling"; }
 
   std::unique_ptr<Drafter> Make() {
     auto drafter = MakeDrafter(options_, {.target = &target_});
@@ -100,7 +96,8 @@ class RecyclingTest : public ::testing::Test {
     }
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("learned");
   VocabularyOnly target_;
   SpeculationOptions options_;
 };
@@ -278,8 +275,7 @@ TEST_F(RecyclingTest, RefusesFilesThatAreNotItsOwn) {
   RecyclingTable table(kVocab);
   table.Update(3, LogitRow(Favouring(4)));
   ASSERT_TRUE(table.Save(path_).ok());
-  std::ifstream file(path_, std::ios::binary);
-  const std::string good{std::istreambuf_iterator<char>(file), {}};
+  const std::string good = testing::ReadText(path_);
   const auto refusal = [&](const std::string& bytes) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
     const auto loaded = RecyclingTable::Load(path_, kVocab);

@@ -3,14 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
+
+#include "base/testing/files.h"
 
 namespace longspec {
 namespace {
@@ -21,11 +21,6 @@ using Text = std::vector<int32_t>;
 
 class SuffixCorpusTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_corpus_" + std::to_string(getpid()));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   std::unique_ptr<SuffixCorpus> Make(const Text& text, int vocab = 5) {
     const Status written = SuffixCorpus::Write(path_, vocab, text);
     EXPECT_TRUE(written.ok()) << written.message();
@@ -34,10 +29,7 @@ class SuffixCorpusTest : public ::testing::Test {
     return std::move(*corpus);
   }
 
-  std::string Bytes() {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Bytes() const { return testing::ReadText(path_); }
   void Overwrite(const std::string& bytes) {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
   }
@@ -50,7 +42,8 @@ class SuffixCorpusTest : public ::testing::Test {
     return corpus.status();
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("x.corpus");
 };
 
 int CorpusOccurrences(const Text& text, std::span<const int32_t> string) {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <string_view>
 
+#include "base/testing/files.h"
 #include "draft/drafter.h"
 #include "draft/testing/trees.h"
 #include "draft_model/registry.h"
@@ -186,11 +185,6 @@ TEST(Suffix, LearnsWhatIsAccepted) {
 
 class SuffixWithCorpus : public ::testing::Test {
  protected:
-  void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("longspec_suffix_" + std::to_string(getpid()));
-  }
-  void TearDown() override { std::filesystem::remove(path_); }
-
   SpeculationOptions With(const Text& corpus) {
     EXPECT_TRUE(SuffixCorpus::Write(path_, 200, corpus).ok());
     SpeculationOptions options = Options();
@@ -198,7 +192,8 @@ class SuffixWithCorpus : public ::testing::Test {
     return options;
   }
 
-  std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("x.corpus");
   SuffixTarget target_{200};
   DraftContext context_{.target = &target_};
 };

@@ -4,13 +4,11 @@
 // wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 
+#include "base/testing/files.h"
 #include "formats/gguf.h"
 #include "formats/tiny_model.h"
 #include "longspec/engine.h"
@@ -32,13 +30,11 @@ class BrokenModelTest : public ::testing::Test {
     ASSERT_TRUE(norm != nullptr && norm->dtype == DType::kF32);
     const float nan = std::numeric_limits<float>::quiet_NaN();
     std::memcpy(bytes.data() + (norm->data - bytes.data()), &nan, sizeof(nan));
-    std::ofstream(path_, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    path_ = folder_.Write("broken.gguf", bytes);
   }
-  void TearDown() override { std::filesystem::remove(path_); }
 
-  const std::string path_ =
-      ::testing::TempDir() + "/longspec_broken_model_" + std::to_string(getpid()) + ".gguf";
+  const testing::Folder folder_;
+  std::string path_;
 };
 
 TEST_F(BrokenModelTest, AGenerationEndsWithAnErrorThatSaysSo) {

@@ -5,12 +5,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "longspec/engine.h"
 
@@ -55,10 +55,6 @@ class StatefulDrafter final : public Drafter {
 
 class DraftStateTest : public ::testing::Test {
  protected:
-  DraftStateTest()
-      : path_(std::filesystem::temp_directory_path() / ("longspec_states_" + std::to_string(getpid()))) {}
-  ~DraftStateTest() override { std::filesystem::remove(path_); }
-
   // Saved, changed if `damage`, and read.
   std::vector<DraftState> ThroughAFile(const std::vector<DraftState>& states, std::string* notice,
                                        bool damage = false) {
@@ -76,7 +72,8 @@ class DraftStateTest : public ::testing::Test {
     return DraftStatesOf(read->contents, notice);
   }
 
-  const std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("states");
   const std::vector<int32_t> tokens_ = {4, 5, 6};
   std::string notice_;
 };
@@ -130,7 +127,7 @@ TEST_F(DraftStateTest, WhatCannotBeUsedIsLeftOutWithANotice) {
 
 // Token Recycling learns from logits, which tokens do not tell again. Alone and as a member.
 TEST_F(DraftStateTest, RecyclingGoesOnWithWhatItLearned) {
-  const std::string model = path_ + ".gguf", saved = path_ + ".session";
+  const std::string model = folder_.File("tiny.gguf"), saved = folder_.File("tiny.session");
   TinyModelOptions tiny;
   tiny.context_length = 1024;
   ASSERT_TRUE(WriteTinyModel(tiny, model).ok());
@@ -181,8 +178,6 @@ TEST_F(DraftStateTest, RecyclingGoesOnWithWhatItLearned) {
     next.tokens.push_back(30);
     EXPECT_EQ((*engine)->Generate(**damaged, next)->speculative.notice, "");  // once
   }
-  std::filesystem::remove(model);
-  std::filesystem::remove(saved);
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "draft_model/option_use.h"
 #include "engine/cache_file.h"
@@ -34,8 +34,10 @@ using ::testing::StartsWith;
 class EngineTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { ASSERT_TRUE(WriteTinyModel({}, Path()).ok()); }
-  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
-  static std::string Path() { return ::testing::TempDir() + "/longspec_engine_test.gguf"; }
+  static std::string Path() {
+    static const testing::Folder folder;
+    return folder.File("tiny.gguf");
+  }
 
   static std::unique_ptr<Engine> Load(ModelOptions options = {}) {
     options.path = Path();
@@ -103,16 +105,17 @@ TEST_F(EngineTest, InfoIsTheSameWithAndWithoutLoading) {
 class OtherModel {
  public:
   explicit OtherModel(const TinyModelOptions& options) { EXPECT_TRUE(WriteTinyModel(options, path()).ok()); }
-  ~OtherModel() { std::filesystem::remove(path()); }
-  static std::string path() { return ::testing::TempDir() + "/longspec_engine_other.gguf"; }
+  std::string path() const { return folder_.File("other.gguf"); }
   // Of the same length, everywhere.
   void Replace(const std::string& from, const std::string& to) const {
-    std::ifstream in(path(), std::ios::binary);
-    std::string bytes((std::istreambuf_iterator<char>(in)), {});
+    std::string bytes = testing::ReadText(path());
     for (size_t at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + 1))
       bytes.replace(at, from.size(), to);
-    std::ofstream(path(), std::ios::binary) << bytes;
+    folder_.Write("other.gguf", bytes);
   }
+
+ private:
+  const testing::Folder folder_;
 };
 
 TEST_F(EngineTest, ATemplateThatCannotBeReadIsSaidAtTheStart) {
@@ -164,25 +167,19 @@ TEST_F(EngineTest, InfoSaysWhatAFileOfAnotherArchitectureIs) {
 // Points the calibration cache at a folder of its own.
 class OwnCacheFolder {
  public:
-  OwnCacheFolder() : folder_(::testing::TempDir() + "/longspec_engine_cache_" + std::to_string(getpid())) {
-    std::filesystem::remove_all(folder_);
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
-  }
-  ~OwnCacheFolder() {
-    unsetenv("XDG_CACHE_HOME");
-    std::filesystem::remove_all(folder_);
-  }
+  OwnCacheFolder() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
+  ~OwnCacheFolder() { unsetenv("XDG_CACHE_HOME"); }
   int n_files(const std::string& suffix = "") const {
     int n = 0;
     std::error_code error;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_, error)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path(), error)) {
       n += entry.is_regular_file() && entry.path().string().ends_with(suffix) ? 1 : 0;
     }
     return n;
   }
 
  private:
-  std::string folder_;
+  const testing::Folder folder_;
 };
 
 TEST_F(EngineTest, AutoGivesThePlainTextAndSaysWhatItDid) {
@@ -443,9 +440,8 @@ TEST_F(EngineTest, WhatAnySequenceHasEvaluatedIsNotEvaluatedAgain) {
 // others before.
 TEST_F(EngineTest, ASessionPastAStretchSaysHowItsStatesAreMerged) {
   const auto engine = Load({.ctx_size = 4400});
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("longspec_stretch_" + std::to_string(getpid()) + ".session"))
-          .string();
+  const testing::Folder folder;
+  const std::string path = folder.File("stretch.session");
   for (const size_t n_tokens : {300U, 4200U}) {
     auto session = engine->NewSession();
     GenerationRequest request = Request("", "none");
@@ -459,7 +455,6 @@ TEST_F(EngineTest, ASessionPastAStretchSaysHowItsStatesAreMerged) {
     EXPECT_EQ(std::ranges::count(file->contents.belongs_to, merged), n_tokens > 4096 ? 1 : 0);
     EXPECT_TRUE(engine->LoadSession(path).ok());
   }
-  std::filesystem::remove(path);
 }
 
 // Saved, the program ended, started again: it goes on as if it had not stopped.
@@ -469,9 +464,8 @@ TEST_F(EngineTest, ASessionGoesOnFromAFile) {
   GenerationRequest request = Request("one two three", "ngram");
   for (int i = 0; i < 30; ++i) request.prompt += " and more";
   (void)Generate(*engine, **session, request);
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("longspec_engine_" + std::to_string(getpid()) + ".session"))
-          .string();
+  const testing::Folder folder;
+  const std::string path = folder.File("tiny.session");
   ASSERT_TRUE(engine->SaveSession(**session, path).ok());
   GenerationRequest next = Request("", "ngram");
   next.prompt.clear();
@@ -492,7 +486,6 @@ TEST_F(EngineTest, ASessionGoesOnFromAFile) {
   EXPECT_NE(refused.message().find(path), std::string::npos) << refused.message();
   EXPECT_EQ(Load({.ctx_size = 128})->LoadSession(path).status().code(), StatusCode::kResourceExhausted);
   EXPECT_EQ(later->LoadSession(path + ".none").status().code(), StatusCode::kNotFound);
-  std::filesystem::remove(path);
 }
 
 // The conversation is kept with the session: in files, in forks, until it is cleared.
@@ -502,9 +495,8 @@ TEST_F(EngineTest, ASessionKeepsItsMessages) {
   EXPECT_TRUE((*session)->messages().empty());
   const std::string odd("\0\n\xFF", 3);
   (*session)->messages() = {{"user", odd}, {"assistant", ""}};
-  const std::string path = (std::filesystem::temp_directory_path() /
-                            ("longspec_messages_" + std::to_string(getpid()) + ".session"))
-                               .string();
+  const testing::Folder folder;
+  const std::string path = folder.File("messages.session");
   ASSERT_TRUE(engine->SaveSession(**session, path).ok());
   const auto loaded = engine->LoadSession(path);
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
@@ -527,7 +519,6 @@ TEST_F(EngineTest, ASessionKeepsItsMessages) {
   const Status damaged = engine->LoadSession(path).status();
   EXPECT_EQ(damaged.code(), StatusCode::kCorrupt);
   EXPECT_THAT(damaged.message(), HasSubstr("the conversation of the session file is damaged"));
-  std::filesystem::remove(path);
 }
 
 TEST_F(EngineTest, TokensAndBack) {
@@ -560,11 +551,10 @@ Result<std::unique_ptr<Engine>> TryVocabulary(const std::string& chat_template, 
   writer.SetString("general.architecture", "unheard-of");
   SetTinyVocabulary(300, &writer);
   if (!chat_template.empty()) writer.SetString("tokenizer.chat_template", chat_template);
-  const std::string path = ::testing::TempDir() + "/longspec_engine_test_vocabulary.gguf";
+  const testing::Folder folder;
+  const std::string path = folder.File("vocabulary.gguf");
   EXPECT_TRUE(writer.Write(path).ok());
-  auto engine = Engine::Load({.path = path, .chat_template = chosen, .vocab_only = true});
-  std::filesystem::remove(path);
-  return engine;
+  return Engine::Load({.path = path, .chat_template = chosen, .vocab_only = true});
 }
 
 std::unique_ptr<Engine> LoadVocabulary(const std::string& chat_template, const std::string& chosen = "") {
@@ -641,7 +631,8 @@ TEST_F(EngineTest, BadOptionsAreNamed) {
   };
   EXPECT_EQ(refusal([](auto& o) { o.path = ""; }).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(refusal([](auto& o) { o.path = "/nonexistent.gguf"; }).code(), StatusCode::kNotFound);
-  EXPECT_EQ(refusal([](auto& o) { o.path = ::testing::TempDir(); }).code(), StatusCode::kIo);
+  EXPECT_EQ(refusal([](auto& o) { o.path = std::filesystem::temp_directory_path(); }).code(),
+            StatusCode::kIo);
   EXPECT_THAT(refusal([](auto& o) { o.ctx_size = -5; }).message(), HasSubstr("-5"));
   EXPECT_THAT(refusal([](auto& o) { o.threads = -1; }).message(), HasSubstr("threads"));
   EXPECT_THAT(refusal([](auto& o) { o.threads = 5000; }).message(), HasSubstr("5000"));

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <string>
 
+#include "base/testing/files.h"
+
 namespace longspec {
 namespace {
 
@@ -82,7 +84,8 @@ TEST(OffloadCost, Q8IsAChoiceWhereItIsSmaller) {
 
 // What it measures is the machine's; that it measures, once, and leaves nothing behind, is ours.
 TEST(OffloadCost, MeasuresTheFolder) {
-  const std::string folder = ::testing::TempDir() + "/offload_cost";
+  const testing::Folder parent;
+  const std::string folder = parent.File("offload");
   std::filesystem::create_directory(folder);
   MemoryPlan plan = OffloadPlan();
   plan.kv_in_file = 1000;
@@ -97,7 +100,7 @@ TEST(OffloadCost, MeasuresTheFolder) {
   std::filesystem::remove(folder);
   EXPECT_EQ(MeasureOffload(folder, &plan).disk, 0.0);
   plan.kv_in_file = 0;
-  EXPECT_EQ(MeasureOffload(::testing::TempDir(), &plan).disk, 0.0);
+  EXPECT_EQ(MeasureOffload(parent.path(), &plan).disk, 0.0);
   EXPECT_THAT(MeasureReadSpeeds("/nowhere/at/all", 1).status().message(),
               AllOf(HasSubstr("/nowhere/at/all: no file can be made"), Not(HasSubstr("\n"))));
 }

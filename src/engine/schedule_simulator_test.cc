@@ -13,6 +13,7 @@
 #include <numeric>
 
 #include "base/print.h"
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "policy/share_speculation.h"
 
@@ -253,8 +254,7 @@ std::string Row(const Machine& machine, const Rules& rules, int pool) {
 }
 
 void ExpectInDocs(const std::string& table) {
-  std::ifstream file(testing::SourcePath("docs/scheduling.md"));
-  const std::string docs{std::istreambuf_iterator<char>(file), {}};
+  const std::string docs = testing::ReadText(testing::SourcePath("docs/scheduling.md"));
   EXPECT_NE(docs.find(table), std::string::npos) << "docs/scheduling.md shows another table than this one:\n"
                                                  << table;
 }

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "grammar/grammar.h"
 #include "longspec/engine.h"
@@ -47,8 +47,10 @@ bool IsValid(size_t grammar, const std::string& text) {
 class StructuredOutput : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { ASSERT_TRUE(WriteTinyModel({}, Path()).ok()); }
-  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
-  static std::string Path() { return ::testing::TempDir() + "/longspec_structured_output_test.gguf"; }
+  static std::string Path() {
+    static const testing::Folder folder;
+    return folder.File("tiny.gguf");
+  }
 
   void SetUp() override {
     auto engine = Engine::Load({.path = Path(), .threads = 1, .calibration_cache = false});
@@ -158,7 +160,8 @@ TEST_F(StructuredOutput, ABiasCannotLeaveNothing) {
 }
 
 TEST(StructuredOutputTemplate, GetsVariablesAndMessagesWithMore) {
-  const std::string path = ::testing::TempDir() + "/longspec_structured_output_template_test.gguf";
+  const testing::Folder folder;
+  const std::string path = folder.File("tiny.gguf");
   ASSERT_TRUE(WriteTinyModel({}, path).ok());
   const auto engine = Engine::Load({.path = path, .vocab_only = true});
   ASSERT_TRUE(engine.ok());
@@ -172,7 +175,6 @@ TEST(StructuredOutputTemplate, GetsVariablesAndMessagesWithMore) {
   const auto role = (*engine)->ApplyChatTemplate({{"user", "a", R"({"role": "tool"})"}}, false);
   ASSERT_TRUE(role.ok()) << role.status().message();
   EXPECT_THAT(*role, HasSubstr("tool"));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // Whole evaluations of a tiny model, and what they leave on disk.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "draft_model/testing/block_drafts.h"
 #include "draft_text/testing/priors.h"
@@ -35,27 +35,24 @@ using ::testing::Not;
 class EvalTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new std::string(std::filesystem::temp_directory_path() /
-                              ("longspec_eval_" + std::to_string(getpid())));
-    std::filesystem::create_directories(*folder_);
-    setenv("XDG_CACHE_HOME", folder_->c_str(), 1);
+    folder_ = new testing::Folder;
+    setenv("XDG_CACHE_HOME", folder_->path().c_str(), 1);
     TinyModelOptions tiny;
     tiny.context_length = 1024;
-    ASSERT_TRUE(WriteTinyModel(tiny, *folder_ + "/tiny.gguf").ok());
-    auto engine = Engine::Load({.path = *folder_ + "/tiny.gguf", .threads = 1});
+    ASSERT_TRUE(WriteTinyModel(tiny, folder_->File("tiny.gguf")).ok());
+    auto engine = Engine::Load({.path = folder_->File("tiny.gguf"), .threads = 1});
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     engine_ = engine->release();
   }
   static void TearDownTestSuite() {
     delete engine_;
-    std::filesystem::remove_all(*folder_);
     unsetenv("XDG_CACHE_HOME");
     delete folder_;
   }
 
   void SetUp() override {
     options_.data = testing::SourcePath("src/eval/testdata");
-    options_.out = *folder_ + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    options_.out = folder_->File(::testing::UnitTest::GetInstance()->current_test_info()->name());
     options_.families = {"report", "needle"};
     options_.methods = {"ngram:3", "auto", "ngram@adaptive:5"};
     options_.lengths = {256, 512};
@@ -67,11 +64,11 @@ class EvalTest : public ::testing::Test {
 
   Status Run() { return RunEvaluation(*engine_, options_, nullptr); }
 
-  static std::string* folder_;
+  static testing::Folder* folder_;
   static Engine* engine_;
   EvalOptions options_;
 };
-std::string* EvalTest::folder_ = nullptr;
+testing::Folder* EvalTest::folder_ = nullptr;
 Engine* EvalTest::engine_ = nullptr;
 
 TEST_F(EvalTest, SaysWhetherTheOutputFailed) {
@@ -114,13 +111,13 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
     }
   }
   EXPECT_GE(items, 18);
-  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  const std::string prompts = testing::ReadText(options_.out + "/prompts.jsonl");
   EXPECT_EQ(Count(prompts, "\n"), items / 6);  // one for all methods and temperatures
   const auto prompt = nlohmann::json::parse(prompts.substr(0, prompts.find('\n')));
   EXPECT_EQ(prompt["family"], "report");
   EXPECT_EQ(prompt["tokens"].size(), static_cast<size_t>((*cells)[0].items[0].prompt_tokens));
   EXPECT_EQ(with_quality, items);
-  const std::string answers = ReadFile(options_.out + "/answers.jsonl");
+  const std::string answers = testing::ReadText(options_.out + "/answers.jsonl");
   EXPECT_EQ(Count(answers, "\n"), items / 3);  // one for all methods
   const auto answer = nlohmann::json::parse(answers.substr(0, answers.find('\n')));
   EXPECT_EQ(answer["id"], prompt["id"]);
@@ -130,9 +127,9 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
 
   // A second run has nothing to do; a third does what is new.
   seen.clear();
-  const std::string before = ReadFile(options_.out + "/cells.jsonl");
+  const std::string before = testing::ReadText(options_.out + "/cells.jsonl");
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(ReadFile(options_.out + "/cells.jsonl"), before);
+  EXPECT_EQ(testing::ReadText(options_.out + "/cells.jsonl"), before);
   options_.families.push_back("code_completion");
   ASSERT_TRUE(Run().ok());
   EXPECT_EQ(ReadCells(options_.out)->size(), 36U);
@@ -141,16 +138,16 @@ TEST_F(EvalTest, RunsEveryCellOnceAndAllTextsAreIdentical) {
   EXPECT_EQ(ReadCells(options_.out)->size(), 23U);
 
   ASSERT_TRUE(WriteReport(*cells, {.title = "Tiny"}, options_.out).ok());
-  const std::string report = ReadFile(options_.out + "/report.md");
+  const std::string report = testing::ReadText(options_.out + "/report.md");
   EXPECT_THAT(report, HasSubstr("# Tiny"));
   EXPECT_THAT(report, HasSubstr("Identical to plain decoding: " + std::to_string(items) + " of " +
                                 std::to_string(items)));
   EXPECT_THAT(report, HasSubstr("| needle | answer |"));
   EXPECT_THAT(report, HasSubstr("| report | rougeL |"));
   EXPECT_THAT(report, Not(HasSubstr("nan")));
-  EXPECT_EQ(ReadFile(options_.out + "/report.html"), ReportHtml(*cells, {.title = "Tiny"}));
+  EXPECT_EQ(testing::ReadText(options_.out + "/report.html"), ReportHtml(*cells, {.title = "Tiny"}));
   for (const char* name : {"speedup", "accepted_length", "time_split"}) {
-    EXPECT_THAT(ReadFile(options_.out + "/" + name + ".svg"), ::testing::StartsWith("<svg")) << name;
+    EXPECT_THAT(testing::ReadText(options_.out + "/" + name + ".svg"), ::testing::StartsWith("<svg")) << name;
   }
   EXPECT_FALSE(WriteReport(*cells, {.title = "Tiny"}, options_.out + "/nowhere").ok());
 }
@@ -200,7 +197,7 @@ TEST_F(EvalTest, RunsSpecPvsModes) {
   for (const auto& [method, reduce] : modes) options_.methods.push_back(method);
   const Status status = Run();
   ASSERT_TRUE(status.ok()) << status.message();
-  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
+  const std::string prompts = testing::ReadText(options_.out + "/prompts.jsonl");
   GenerationRequest request;
   const auto prompt = nlohmann::json::parse(prompts.substr(0, prompts.find('\n')));
   request.tokens = prompt["tokens"].get<std::vector<int32_t>>();
@@ -358,12 +355,12 @@ TEST_F(EvalTest, SettingsThatCellsDependOnAreNotMixed) {
 TEST_F(EvalTest, PromptsAndAnswersAreWrittenOnceHoweverOftenItGoesOn) {
   options_.families = {"report"};
   ASSERT_TRUE(Run().ok());
-  const std::string prompts = ReadFile(options_.out + "/prompts.jsonl");
-  const std::string answers = ReadFile(options_.out + "/answers.jsonl");
+  const std::string prompts = testing::ReadText(options_.out + "/prompts.jsonl");
+  const std::string answers = testing::ReadText(options_.out + "/answers.jsonl");
   options_.methods.emplace_back("suffix");
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(ReadFile(options_.out + "/prompts.jsonl"), prompts);
-  EXPECT_EQ(ReadFile(options_.out + "/answers.jsonl"), answers);
+  EXPECT_EQ(testing::ReadText(options_.out + "/prompts.jsonl"), prompts);
+  EXPECT_EQ(testing::ReadText(options_.out + "/answers.jsonl"), answers);
 }
 
 TEST_F(EvalTest, CancellingKeepsWhatIsFinished) {
@@ -424,7 +421,7 @@ TEST_F(EvalTest, RunsAddUp) {
   options_.methods = {"ngram:3", "auto"};
   const auto run = [&](int runs) {
     options_.runs = runs;
-    options_.out = *folder_ + "/runs" + std::to_string(runs);
+    options_.out = folder_->File("runs" + std::to_string(runs));
     EXPECT_TRUE(Run().ok());
     return *ReadCells(options_.out);
   };
@@ -456,8 +453,8 @@ TEST_F(EvalTest, RunsAddUp) {
 
 // Methods of which some leave out the dice, the prior or both: one text, and each cell says what it used.
 TEST_F(EvalTest, CellsSayWhatWasDraftedWith) {
-  const std::string prior = *folder_ + "/x.ngrams";
-  const auto file = *GgufFile::Open(*folder_ + "/tiny.gguf");
+  const std::string prior = folder_->File("x.ngrams");
+  const auto file = *GgufFile::Open(folder_->File("tiny.gguf"));
   std::vector<int32_t> text;
   for (int32_t i = 0; i < 400; ++i) text.push_back(3 + i * i % 97);
   testing::WritePrior(prior, text, 384, PriorsOf(*file, *TokenizerSpecFromGguf(*file), 384).tokenizer);

@@ -5,13 +5,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "eval/cell.h"
 #include "eval/eta.h"
 #include "eval/html.h"
@@ -29,18 +29,17 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Lines, WhatIsCutShortStaysALineOfItsOwn) {
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("longspec_lines_" + std::to_string(getpid()));
+  const testing::Folder folder;
+  const std::string path = folder.File("lines");
   ASSERT_TRUE(AppendLines(path, "a\nb\n").ok());  // made
   ASSERT_TRUE(AppendLines(path, "c\n").ok());
-  EXPECT_EQ(ReadFile(path), "a\nb\nc\n");
+  EXPECT_EQ(testing::ReadText(path), "a\nb\nc\n");
   std::filesystem::resize_file(path, 3);
   ASSERT_TRUE(AppendLines(path, "d\n").ok());
-  EXPECT_EQ(ReadFile(path), "a\nb\nd\n");
+  EXPECT_EQ(testing::ReadText(path), "a\nb\nd\n");
   std::filesystem::resize_file(path, 0);
   ASSERT_TRUE(AppendLines(path, "e\n").ok());
-  EXPECT_EQ(ReadFile(path), "e\n");
-  std::filesystem::remove(path);
+  EXPECT_EQ(testing::ReadText(path), "e\n");
   const Status refused = AppendLines("/nonexistent/lines", "f\n");
   EXPECT_EQ(refused.code(), StatusCode::kIo);
   EXPECT_THAT(refused.message(), HasSubstr("/nonexistent/lines"));

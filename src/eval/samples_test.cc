@@ -3,11 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 
 namespace longspec {
@@ -20,16 +17,11 @@ const std::string kData = testing::SourcePath("src/eval/testdata");
 
 class SamplesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("longspec_samples_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   Status Read(const std::string& text, const std::string& name = "x.jsonl") {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << text;
-    return ReadFamily(folder_, "x").status();
+    folder_.Write(name, text);
+    return ReadFamily(folder_.path(), "x").status();
   }
-  std::string folder_;
+  const testing::Folder folder_;
 };
 
 TEST_F(SamplesTest, ReadsPlainAndGzipFamilies) {
@@ -50,7 +42,7 @@ TEST_F(SamplesTest, ASubsetMayBeNamed) {
   ASSERT_TRUE(Read("{\"id\":\"a\",\"prompt_text\":\"t\",\"subset\":\"pg19\"}\n"
                    "{\"id\":\"b\",\"prompt_text\":\"t\"}\n")
                   .ok());
-  const auto samples = ReadFamily(folder_, "x");
+  const auto samples = ReadFamily(folder_.path(), "x");
   ASSERT_TRUE(samples.ok());
   EXPECT_EQ((*samples)[0].subset, "pg19");
   EXPECT_EQ((*samples)[1].subset, "");
@@ -68,8 +60,7 @@ TEST_F(SamplesTest, ErrorsNameFileAndLine) {
 }
 
 TEST_F(SamplesTest, DamagedGzipIsCorrupt) {
-  std::ifstream in(kData + "/code_completion.jsonl.gz", std::ios::binary);
-  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  const std::string good = testing::ReadText(kData + "/code_completion.jsonl.gz");
   EXPECT_EQ(Read(good.substr(0, good.size() - 20), "x.jsonl.gz").code(), StatusCode::kCorrupt);
   std::string flipped = good;
   flipped[good.size() / 2] = static_cast<char>(flipped[good.size() / 2] ^ 0x55);
@@ -77,9 +68,9 @@ TEST_F(SamplesTest, DamagedGzipIsCorrupt) {
 }
 
 TEST_F(SamplesTest, FoldersWithoutFamilies) {
-  EXPECT_THAT(ListFamilies(folder_).status().message(), HasSubstr("no .jsonl"));
-  EXPECT_THAT(ListFamilies(folder_ + "/none").status().message(), HasSubstr("--data"));
-  EXPECT_EQ(ReadFamily(folder_, "absent").status().code(), StatusCode::kIo);
+  EXPECT_THAT(ListFamilies(folder_.path()).status().message(), HasSubstr("no .jsonl"));
+  EXPECT_THAT(ListFamilies(folder_.File("none")).status().message(), HasSubstr("--data"));
+  EXPECT_EQ(ReadFamily(folder_.path(), "absent").status().code(), StatusCode::kIo);
 }
 
 }  // namespace

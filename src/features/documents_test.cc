@@ -5,39 +5,19 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "base/testing/files.h"
 
 namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspec-documents-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
-  }
-  std::string WriteGzip(const std::string& name, const std::string& text) const {
-    const std::string path = (path_ / name).string();
-    const gzFile file = gzopen(path.c_str(), "wb");
-    gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
-    gzclose(file);
-    return path;
-  }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
+std::string WriteGzip(const std::string& path, const std::string& text) {
+  const gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+  return path;
+}
 
 TEST(ParseTrainingDocument, KnowsThreeForms) {
   const auto text = ParseTrainingDocument(R"({"id": 1, "text": "a\nb"})", "f:1");
@@ -94,11 +74,12 @@ std::vector<std::string> TextsOf(const std::vector<std::string>& paths) {
 }
 
 TEST(DocumentSource, ReadsPlainAndCompressedFiles) {
-  const Folder folder;
+  const testing::Folder folder;
   const std::string big(200000, 'x');
   const std::string lines = "{\"text\":\"a\"}\r\n\n{\"text\":\"" + big + "\"}\n{\"text\":\"last\"}";
   const std::vector<std::string> expected = {"a", big, "last"};
-  const std::string plain = folder.Write("a.jsonl", lines), gzip = folder.WriteGzip("a.jsonl.gz", lines);
+  const std::string plain = folder.Write("a.jsonl", lines),
+                    gzip = WriteGzip(folder.File("a.jsonl.gz"), lines);
   EXPECT_EQ(TextsOf({plain}), expected);
   EXPECT_EQ(TextsOf({gzip}), expected);
   EXPECT_EQ(TextsOf({folder.Write("empty", ""), gzip, folder.Write("empty2", "\n")}), expected);
@@ -106,7 +87,7 @@ TEST(DocumentSource, ReadsPlainAndCompressedFiles) {
 }
 
 TEST(DocumentSource, SkipsWithoutLooking) {
-  const Folder folder;
+  const testing::Folder folder;
   DocumentSource source({folder.Write("a", "not json\n{\"text\":\"b\"}\n")});
   EXPECT_TRUE(*source.Skip());
   TrainingDocument document;
@@ -116,7 +97,7 @@ TEST(DocumentSource, SkipsWithoutLooking) {
 }
 
 TEST(DocumentSource, SaysWhereADocumentIsThatIsWrong) {
-  const Folder folder;
+  const testing::Folder folder;
   const std::string path = folder.Write("a", "{\"text\":\"a\"}\n\n{\"text\":\"b\"}\n");
   DocumentSource source({path});
   TrainingDocument document;
@@ -128,7 +109,7 @@ TEST(DocumentSource, SaysWhereADocumentIsThatIsWrong) {
 }
 
 TEST(DocumentSource, ErrorsNameTheFile) {
-  const Folder folder;
+  const testing::Folder folder;
   TrainingDocument document;
   const auto error = [&](const std::string& path) {
     DocumentSource source({path});
@@ -148,8 +129,7 @@ TEST(DocumentSource, ErrorsNameTheFile) {
   {
     std::string text;
     for (int i = 0; i < 20000; ++i) text += "{\"text\":\"" + std::to_string(i * 7919 % 10007) + "\"}\n";
-    std::ifstream in(folder.WriteGzip("c.gz", text), std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(in), {});
+    bytes = testing::ReadText(WriteGzip(folder.File("c.gz"), text));
   }
   EXPECT_THAT(error(folder.Write("cut.gz", bytes.substr(0, bytes.size() / 2))), HasSubstr("gzip"));
   bytes[bytes.size() / 2] = static_cast<char>(~bytes[bytes.size() / 2]);

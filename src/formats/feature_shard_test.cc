@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
 #include <numeric>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 
 namespace longspec {
@@ -15,21 +15,6 @@ namespace {
 
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspec-features-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 FeatureHeader Header(int top_k = 0, const FeatureKeep& keep = {}) {
   FeatureHeader h;
@@ -90,7 +75,7 @@ Status WriteShard(const FeatureHeader& header, const std::string& path, const st
 
 TEST(FeatureShard, HoldsWhatWasWritten) {
   for (const int top_k : {0, 3}) {
-    const Folder folder;
+    const testing::Folder folder;
     const std::string path = FeatureShardPath(folder.path(), 0);
     const FeatureHeader header = Header(top_k);
     const std::vector<Made> made = {Made(5, top_k, 7), Made(1, top_k, 20), Made(3, top_k, 48)};
@@ -130,7 +115,7 @@ TEST(FeatureShard, HoldsTheTensorsThatAreNamed) {
   EXPECT_EQ(FormatFeatureKeep(*keep), "final,hidden:2,hidden:14");
   const FeatureHeader header = Header(0, *keep);
   EXPECT_EQ(FeatureBytesPerToken(header.target, *keep, 0), 9 + 3 * 64 * 2);
-  const Folder folder;
+  const testing::Folder folder;
   const std::string path = FeatureShardPath(folder.path(), 0);
   FeatureShardWriter writer;
   int from = 0;
@@ -166,7 +151,7 @@ TEST(FeatureShard, MayHoldTokensAlone) {
   EXPECT_EQ(FormatFeatureKeep(*keep), "none");
   const FeatureHeader header = Header(0, *keep);
   EXPECT_EQ(FeatureBytesPerToken(header.target, *keep, 0), 9);
-  const Folder folder;
+  const testing::Folder folder;
   const std::string path = FeatureShardPath(folder.path(), 0);
   FeatureShardWriter writer;
   const std::vector<Made> made = {Made(3, 0, 7), Made(2, 0, 20)};
@@ -203,7 +188,7 @@ TEST(FeatureKeep, BadListsAreRefused) {
 }
 
 TEST(FeatureShard, TheWriterForgetsWhatItWrote) {
-  const Folder folder;
+  const testing::Folder folder;
   FeatureShardWriter writer;
   writer.Add(Header(), Made(4, 0, 0).view());
   ASSERT_TRUE(writer.Write(Header(), FeatureShardPath(folder.path(), 0)).ok());
@@ -211,7 +196,7 @@ TEST(FeatureShard, TheWriterForgetsWhatItWrote) {
 }
 
 TEST(FeatureShards, OfOneRunAreReadInOrder) {
-  const Folder folder;
+  const testing::Folder folder;
   EXPECT_THAT(OpenFeatureShards(folder.path()).status().message(), HasSubstr("no feature shards"));
   ASSERT_TRUE(WriteShard(Header(), FeatureShardPath(folder.path(), 0), {Made(4, 0, 0)}).ok());
   ASSERT_TRUE(WriteShard(Header(), FeatureShardPath(folder.path(), 1), {Made(6, 0, 0)}).ok());
@@ -227,7 +212,7 @@ TEST(FeatureShards, OfOneRunAreReadInOrder) {
 
 // What is wrong with a shard is said with its name.
 std::string ErrorOf(const FeatureHeader& header, const std::function<void(Made&)>& change) {
-  const Folder folder;
+  const testing::Folder folder;
   Made made(4, header.top_k, 0);
   change(made);
   const std::string path = FeatureShardPath(folder.path(), 0);
@@ -253,14 +238,14 @@ TEST(FeatureShard, BadContentsAreRefused) {
 }
 
 TEST(FeatureShard, ASequenceWithoutTokensIsRefused) {
-  const Folder folder;
+  const testing::Folder folder;
   const std::string path = FeatureShardPath(folder.path(), 0);
   ASSERT_TRUE(WriteShard(Header(), path, {Made(4, 0, 0), Made(0, 0, 0)}).ok());
   EXPECT_THAT(FeatureShard::Open(path).status().message(), HasSubstr("sequence_ends does not ascend"));
 }
 
 Status OpenWithMetadata(const std::string& text) {
-  const Folder folder;
+  const testing::Folder folder;
   const std::string path = FeatureShardPath(folder.path(), 0);
   SafetensorsWriter writer;
   if (!text.empty()) writer.SetMetadata("longspec.features", text);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/testing/files.h"
 #include "formats/gguf.h"
 #include "formats/gguf_test_bytes.h"
 
@@ -71,7 +72,7 @@ class GgufShardsTest : public ::testing::Test {
     for (const std::string& part : parts) EXPECT_THAT(result.status().message(), HasSubstr(part));
   }
 
-  TestFolder folder_;
+  testing::Folder folder_;
 };
 
 TEST_F(GgufShardsTest, OpensAll) {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "formats/gguf_test_bytes.h"
 
@@ -227,16 +228,16 @@ TEST_F(GgufGetTest, FallbacksServeAbsentKeysOnly) {
 }
 
 TEST(GgufOpenTest, MissingAndEmptyFilesAreErrors) {
-  const TestFolder folder;
+  const testing::Folder folder;
   EXPECT_EQ(GgufFile::Open(folder.File("absent.gguf")).status().code(), StatusCode::kNotFound);
-  const auto empty = GgufFile::Open(folder.Write("empty.gguf", {}));
+  const auto empty = GgufFile::Open(folder.Write("empty.gguf", ""));
   EXPECT_EQ(empty.status().code(), StatusCode::kCorrupt);
   EXPECT_THAT(empty.status().message(), HasSubstr("at least 4 bytes expected, 0 present"));
-  EXPECT_FALSE(GgufFile::Open(std::filesystem::path(folder.File("x")).parent_path().string()).ok());
+  EXPECT_FALSE(GgufFile::Open(folder.path()).ok());
 }
 
 TEST(GgufOpenTest, MapsAFile) {
-  const TestFolder folder;
+  const testing::Folder folder;
   GgufBytes b;
   b.Header(1, 0).Tensor("t", {4}, 0, 0).Data(0).Put(1.0F).Put(2.0F).Put(3.0F).Put(4.0F);
   const auto file = GgufFile::Open(folder.Write("one.gguf", b));

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests only: GGUF bytes put together field by field, so that any of them can be wrong, and a folder for
-// files.
+// For tests only: GGUF bytes put together field by field, so that any of them can be wrong.
 #pragma once
-
-#include <stdlib.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -70,35 +67,6 @@ class GgufBytes {
 
  private:
   std::vector<std::byte> bytes_;
-};
-
-// Removed with everything in it when the test ends.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspec-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  std::string File(const std::string& name) const { return (path_ / name).string(); }
-
-  std::string Write(const std::string& name, std::span<const std::byte> bytes) const {
-    std::ofstream(File(name), std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    return File(name);
-  }
-
-  size_t n_files() const {
-    size_t n = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(path_)) ++n;
-    return n;
-  }
-
- private:
-  std::filesystem::path path_;
 };
 
 inline std::vector<std::byte> ReadFileBytes(const std::string& path) {

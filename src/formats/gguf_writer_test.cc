@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/files.h"
 #include "formats/atomic_file.h"
 #include "formats/gguf_test_bytes.h"
 #include "formats/testing/file_size_limit.h"
@@ -85,7 +86,7 @@ TEST(GgufWriterTest, EveryTypeRoundTrips) {
 }
 
 TEST(GgufWriterTest, WritesTheSameBytesAndNoTemporaryFile) {
-  const TestFolder folder;
+  const testing::Folder folder;
   const std::string path = folder.File("model.gguf");
   const Status status = Example().Write(path);
   ASSERT_TRUE(status.ok()) << status.message();
@@ -131,7 +132,7 @@ TEST(GgufWriterDeathTest, WrongUseIsABug) {
 }
 
 TEST(GgufWriterTest, AFullDiskLeavesTheOldFileAndNothingElse) {
-  const TestFolder folder;
+  const testing::Folder folder;
   const std::string path = folder.Write("model.gguf", Pattern(10, 9));
   Status status;
   {
@@ -145,7 +146,7 @@ TEST(GgufWriterTest, AFullDiskLeavesTheOldFileAndNothingElse) {
 }
 
 TEST(GgufWriterTest, AMissingFolderIsNamed) {
-  const TestFolder folder;
+  const testing::Folder folder;
   const Status status = Example().Write(folder.File("absent/model.gguf"));
   EXPECT_EQ(status.code(), StatusCode::kIo);
   EXPECT_THAT(status.message(), HasSubstr("absent/model.gguf.tmp: cannot be created: No such file"));
@@ -153,7 +154,7 @@ TEST(GgufWriterTest, AMissingFolderIsNamed) {
 }
 
 TEST(GgufWriterTest, AFolderInTheWayStays) {
-  const TestFolder folder;
+  const testing::Folder folder;
   std::filesystem::create_directory(folder.File("model.gguf"));
   const Status status = Example().Write(folder.File("model.gguf"));
   EXPECT_EQ(status.code(), StatusCode::kIo);
@@ -162,7 +163,7 @@ TEST(GgufWriterTest, AFolderInTheWayStays) {
 }
 
 TEST(AtomicFileTest, WithoutCommitNothingRemains) {
-  const TestFolder folder;
+  const testing::Folder folder;
   {
     auto file = AtomicFile::Create(folder.File("x"));
     ASSERT_TRUE(file.ok());
@@ -175,7 +176,7 @@ TEST(AtomicFileTest, WithoutCommitNothingRemains) {
 
 // A conversation that others must not read, or that lies elsewhere, stays as it was.
 TEST(AtomicFileTest, WhoMayReadAndWhereALinkLeadsStay) {
-  const TestFolder folder;
+  const testing::Folder folder;
   const auto write = [&](const std::string& name, size_t n) {
     auto file = AtomicFile::Create(folder.File(name));
     ASSERT_TRUE(file.ok() && file->Write(Pattern(n, 0)).ok() && file->Commit().ok());
@@ -191,7 +192,7 @@ TEST(AtomicFileTest, WhoMayReadAndWhereALinkLeadsStay) {
 }
 
 TEST(AtomicFileTest, OnlyOneWritesAtOnce) {
-  const TestFolder folder;
+  const testing::Folder folder;
   {
     auto first = AtomicFile::Create(folder.File("x"));
     ASSERT_TRUE(first.ok());
@@ -208,7 +209,7 @@ TEST(AtomicFileTest, OnlyOneWritesAtOnce) {
 }
 
 TEST(AtomicFileTest, WhatAKilledProcessLeftIsWrittenOver) {
-  const TestFolder folder;
+  const testing::Folder folder;
   std::ofstream(folder.File("x.tmp")) << "much longer than what comes";
   auto file = AtomicFile::Create(folder.File("x"));
   ASSERT_TRUE(file.ok());
@@ -219,7 +220,7 @@ TEST(AtomicFileTest, WhatAKilledProcessLeftIsWrittenOver) {
 }
 
 TEST(AtomicFileTest, MissingRoomIsKnownBeforeItIsUsed) {
-  const TestFolder folder;
+  const testing::Folder folder;
   const auto file = AtomicFile::Create(folder.File("x"), uint64_t{1} << 60);
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.status().code(), StatusCode::kResourceExhausted);

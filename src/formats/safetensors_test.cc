@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/counter_rng.h"
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "formats/gguf_test_bytes.h"
 #include "formats/safetensors_exercise.h"
@@ -82,12 +83,12 @@ TEST(Safetensors, PartsAreWrittenAsOneTensor) {
   parts.AddTensorInParts("a", DType::kI16, {2, 3}, {bytes.first(4), {}, bytes.subspan(4)});
   parts.AddTensor("b", DType::kI16, {1}, bytes.first(2));
   EXPECT_EQ(parts.Serialize(), whole.Serialize());
-  const std::string path = ::testing::TempDir() + "/longspec_parts_test.safetensors";
+  const testing::Folder folder;
+  const std::string path = folder.File("parts.safetensors");
   ASSERT_TRUE(parts.Write(path).ok());
   const auto file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status().message();
   EXPECT_EQ(std::memcmp((*file)->FindTensor("a")->data, values.data(), bytes.size()), 0);
-  std::filesystem::remove(path);
 }
 
 TEST(Safetensors, WrittenFilesAreReadBack) {
@@ -98,7 +99,7 @@ TEST(Safetensors, WrittenFilesAreReadBack) {
   writer.AddTensor("matrix", DType::kF32, {5, 6}, std::as_bytes(std::span(values)));
   writer.AddTensor("ids", DType::kI64, {2}, std::as_bytes(std::span(values)).first(16));
   writer.AddTensor("half", DType::kF16, {3}, std::as_bytes(std::span(values)).first(6));
-  const TestFolder folder;
+  const testing::Folder folder;
   const std::string path = folder.File("m.safetensors");
   ASSERT_TRUE(writer.Write(path).ok());
   EXPECT_EQ(ReadFileBytes(path), writer.Serialize());
@@ -118,9 +119,9 @@ TEST(Safetensors, WrittenFilesAreReadBack) {
 
 TEST(Safetensors, OpenSaysWhatIsWrongWithTheFile) {
   EXPECT_EQ(SafetensorsFile::Open("/nonexistent.safetensors").status().code(), StatusCode::kNotFound);
-  const TestFolder folder;
+  const testing::Folder folder;
   EXPECT_EQ(SafetensorsFile::Open(folder.File("")).status().code(), StatusCode::kInvalidArgument);
-  folder.Write("empty", {});
+  folder.Write("empty", "");
   const auto empty = SafetensorsFile::Open(folder.File("empty"));
   EXPECT_THAT(empty.status().message(), HasSubstr("fewer than 8 bytes"));
   EXPECT_FALSE(SafetensorsWriter().Write("/nonexistent/x.safetensors").ok());

@@ -3,12 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 
 namespace longspec {
@@ -18,8 +18,7 @@ using ::testing::HasSubstr;
 
 class SessionFileTest : public ::testing::Test {
  protected:
-  SessionFileTest()
-      : path_(std::filesystem::temp_directory_path() / ("longspec_session_" + std::to_string(getpid()))) {
+  SessionFileTest() {
     for (int i = 0; i < 3; ++i) chunks_.emplace_back(640, static_cast<std::byte>(i + 1));
     contents_ = {.belongs_to = {{"model", "llama 12ab"}, {"attention", "f32"}},
                  .tokens = {5, 6, 7, 8, 9},
@@ -29,14 +28,11 @@ class SessionFileTest : public ::testing::Test {
                  .chunks = {chunks_[0], chunks_[1]},
                  .sections = {}};
   }
-  ~SessionFileTest() override { std::filesystem::remove(path_); }
 
-  std::vector<char> Bytes() const {
-    std::ifstream file(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string Bytes() const { return testing::ReadText(path_); }
 
-  const std::string path_;
+  const testing::Folder folder_;
+  const std::string path_ = folder_.File("x.session");
   std::vector<std::vector<std::byte>> chunks_;
   SessionContents contents_;
 };
@@ -75,13 +71,13 @@ TEST_F(SessionFileTest, AnotherModelOrArithmeticIsNamed) {
 
 TEST_F(SessionFileTest, EveryDamageIsNoticed) {
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
-  const std::vector<char> good = Bytes();
-  const auto parse = [&](const std::vector<char>& bytes) {
+  const std::string good = Bytes();
+  const auto parse = [&](const std::string& bytes) {
     return ParseSession(std::as_bytes(std::span(bytes)), "x.session").status();
   };
   ASSERT_TRUE(parse(good).ok());
   for (size_t i = 0; i < good.size(); ++i) {
-    std::vector<char> bad = good;
+    std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
     const Status status = parse(bad);
     ASSERT_EQ(status.code(), StatusCode::kCorrupt) << i;
@@ -91,7 +87,7 @@ TEST_F(SessionFileTest, EveryDamageIsNoticed) {
     ASSERT_EQ(parse({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)}).code(),
               StatusCode::kCorrupt);
   }
-  std::vector<char> longer = good;
+  std::string longer = good;
   longer.push_back(0);
   EXPECT_THAT(parse(longer).message(), HasSubstr("bytes instead of"));
 }
@@ -100,18 +96,18 @@ TEST_F(SessionFileTest, EveryDamageIsNoticed) {
 // file.
 TEST_F(SessionFileTest, ImpossibleSizesAreRefused) {
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
-  const std::vector<char> good = Bytes();
+  const std::string good = Bytes();
   std::mt19937 rng(7);
   int n_refused = 0;
   for (int round = 0; round < 3000; ++round) {
-    std::vector<char> bad = good;
+    std::string bad = good;
     for (unsigned n = 1 + rng() % 3; n > 0; --n) bad[20 + rng() % 28] = static_cast<char>(rng());
     const auto bytes = std::as_writable_bytes(std::span(bad));
     SealSession(bytes);
     n_refused += ParseSession(bytes, "x").ok() ? 0 : 1;
   }
   EXPECT_GT(n_refused, 2500);
-  std::vector<char> same = good;
+  std::string same = good;
   SealSession(std::as_writable_bytes(std::span(same)));
   EXPECT_EQ(same, good);
 }
@@ -143,10 +139,10 @@ TEST_F(SessionFileTest, SectionsComeBackByName) {
 TEST_F(SessionFileTest, DamageInASectionIsThatSections) {
   contents_.sections = {{.name = "a", .bytes = chunks_[0]}, {.name = "b", .bytes = chunks_[1]}};
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
-  const std::vector<char> good = Bytes();
+  const std::string good = Bytes();
   const size_t before_sections = good.size() - 2 * 640;
   for (size_t i = 0; i < good.size(); i += i + 9 < before_sections ? 7 : 1) {
-    std::vector<char> bad = good;
+    std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
     const auto contents = ParseSession(std::as_bytes(std::span(bad)), "x.session");
     ASSERT_EQ(contents.ok(), i >= before_sections) << i;
@@ -159,9 +155,9 @@ TEST_F(SessionFileTest, DamageInASectionIsThatSections) {
 TEST_F(SessionFileTest, SectionsThatCannotBeAreRefused) {
   contents_.sections = {{.name = "a", .bytes = chunks_[0]}, {.name = "b", .bytes = chunks_[1]}};
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
-  const std::vector<char> good = Bytes();
+  const std::string good = Bytes();
   const auto with = [&](size_t at, char value) {
-    std::vector<char> bytes = good;
+    std::string bytes = good;
     bytes[at] = value;
     SealSession(std::as_writable_bytes(std::span(bytes)));
     return ParseSession(std::as_bytes(std::span(bytes)), "x").status().message();
@@ -189,7 +185,7 @@ TEST_F(SessionFileTest, FilesOfVersionOneAreRead) {
 
 TEST_F(SessionFileTest, WhatIsThereStaysUntilTheNewOneIsWhole) {
   ASSERT_TRUE(WriteSessionFile(path_, contents_).ok());
-  const std::vector<char> good = Bytes();
+  const std::string good = Bytes();
   // As a killed process leaves it.
   std::ofstream(path_ + ".tmp", std::ios::binary) << "half";
   EXPECT_TRUE(ReadSessionFile(path_).ok());

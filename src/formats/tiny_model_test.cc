@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/testing/files.h"
 #include "formats/gguf.h"
 #include "formats/gguf_test_bytes.h"
 #include "formats/tiny_vocabulary.h"
@@ -105,7 +106,7 @@ TEST(TinyModelTest, IsAFunctionOfItsOptions) {
   ASSERT_TRUE(first.ok() && again.ok() && other.ok());
   EXPECT_EQ(*first, *again);
   EXPECT_NE(*first, *other);
-  const TestFolder folder;
+  const testing::Folder folder;
   options.seed = 1;
   ASSERT_TRUE(WriteTinyModel(options, folder.File("tiny.gguf")).ok());
   EXPECT_EQ(ReadFileBytes(folder.File("tiny.gguf")), *first);

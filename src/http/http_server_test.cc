@@ -20,6 +20,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/files.h"
 #include "base/testing/soon.h"
 #include "http/http_date.h"
 
@@ -410,7 +411,8 @@ TEST_F(HttpServerTest, ManyAtOnce) {
 }
 
 TEST_F(HttpServerTest, AUnixSocketAndWhatStandsInItsWay) {
-  const std::string path = ::testing::TempDir() + "/longspec_http.sock";
+  const longspec::testing::Folder folder;
+  const std::string path = folder.File("http.sock");
   options_.host = "unix:" + path;
   {
     const Client client(Start());
@@ -424,7 +426,6 @@ TEST_F(HttpServerTest, AUnixSocketAndWhatStandsInItsWay) {
   EXPECT_FALSE(std::filesystem::exists(path));
   std::filesystem::create_directory(path);
   EXPECT_THAT(HttpServer::Start(options_, {}).status().message(), HasSubstr("there is a file of this name"));
-  std::filesystem::remove(path);
   options_.host = "unix:" + std::string(200, 'x');
   EXPECT_THAT(HttpServer::Start(options_, {}).status().message(), HasSubstr("from 1 to"));
 }

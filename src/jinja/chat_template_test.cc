@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 
 namespace longspec {
@@ -24,11 +25,8 @@ const std::filesystem::path kRoot = testing::SourcePath("");
 const std::filesystem::path kTestData = kRoot / "src/jinja/testdata";
 
 std::string ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  EXPECT_TRUE(std::filesystem::is_regular_file(path)) << path;
+  return testing::ReadText(path);
 }
 
 std::vector<Json> ReadLines(const std::filesystem::path& path) {

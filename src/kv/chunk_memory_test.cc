@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
+
 namespace longspec {
 namespace {
 
@@ -39,7 +41,8 @@ void ExpectKeepsBytes(ChunkMemory& memory) {
 
 TEST(ChunkMemory, KeepsBytesWhereverTheyLie) {
   HostMemory host(kSmallChunk);
-  FileMemory file(::testing::TempDir(), kSmallChunk);
+  const testing::Folder folder;
+  FileMemory file(folder.path(), kSmallChunk);
   ExpectKeepsBytes(host);
   ExpectKeepsBytes(file);
 }
@@ -88,7 +91,8 @@ std::string FlagsOfMapping(const std::byte* address) {
 
 // Reading far ahead at each piece of a layer made steps sixteen times as long.
 TEST(FileMemory, IsReadWhereItIsAskedForAndNowhereElse) {
-  FileMemory file(::testing::TempDir(), 1 << 20);
+  const testing::Folder folder;
+  FileMemory file(folder.path(), 1 << 20);
   const auto chunk = file.Take();
   ASSERT_TRUE(chunk.ok()) << chunk.status().message();
   const std::string flags = FlagsOfMapping(*chunk);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <random>
 #include <type_traits>
 #include <vector>
 
 #include "attention/testing/store_row.h"
+#include "base/testing/files.h"
 #include "formats/testing/file_size_limit.h"
 
 namespace longspec {
@@ -259,28 +259,15 @@ TEST(ChunkPool, ChunksOutliveTheirPool) {
 
 // --- Chunks in a file. ---
 
-size_t FilesIn(const std::string& folder) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
-struct OffloadFolder {
-  OffloadFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspec-offload-XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~OffloadFolder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
-
 // Some chunks in host memory, and the others in a file.
 struct OffloadedPool {
   OffloadedPool(const KvLayout& layout, size_t in_memory)
       : host(std::make_shared<HostMemory>(KvChunkBytes(layout, kLayers), in_memory)),
-        file(std::make_shared<FileMemory>(folder.path, KvChunkBytes(layout, kLayers))),
+        file(std::make_shared<FileMemory>(folder.path(), KvChunkBytes(layout, kLayers))),
         pool(std::make_shared<ChunkPool>(layout, kLayers,
                                          std::vector<ChunkTier>{{host, in_memory}, {.memory = file}})) {}
 
-  const OffloadFolder folder;
+  const testing::Folder folder;
   const std::shared_ptr<HostMemory> host;
   const std::shared_ptr<FileMemory> file;
   const std::shared_ptr<ChunkPool> pool;
@@ -302,7 +289,7 @@ TEST(KvOffload, ChunksBeyondMemoryLieInAFileAndHoldTheSame) {
   for (int layer = 0; layer < kLayers; ++layer) cache->Prefetch(layer);
   ExpectHolds(*cache, tokens);
   // It has no name: nothing is left of it, however the process ends.
-  EXPECT_EQ(FilesIn(of.folder.path), 0U);
+  EXPECT_EQ(of.folder.n_files(), 0U);
   // A copy on write of a chunk that lies there, and parts that are used again.
   const auto fork = cache->Fork();
   std::vector<int> other(tokens.begin(), tokens.begin() + 900);
@@ -340,7 +327,7 @@ TEST(KvOffload, AFullDiskIsAnErrorAndNothingIsLost) {
     const auto rows = cache->Begin(30);
     ASSERT_FALSE(rows.ok());
     EXPECT_EQ(rows.status().code(), StatusCode::kResourceExhausted);
-    EXPECT_NE(rows.status().message().find(of.folder.path + ": no room"), std::string::npos)
+    EXPECT_NE(rows.status().message().find(of.folder.path() + ": no room"), std::string::npos)
         << rows.status().message();
   }
   ExpectHolds(*cache, tokens);

@@ -14,6 +14,7 @@
 
 #include "attention/testing/store_row.h"
 #include "base/size.h"
+#include "base/testing/files.h"
 #include "kernels/tables.h"
 #include "kv/kv_slots.h"
 
@@ -114,9 +115,10 @@ TEST_P(KvMoverTest, BlocksAreOfOneLayerAndHead) {
 }
 
 TEST_P(KvMoverTest, AFileHoldsTheSameBytesAsMemory) {
-  const auto in_file = [] {
+  const testing::Folder folder;
+  const auto in_file = [&] {
     auto slots = std::make_unique<KvSlots>(
-        MakeHostPool(Layout(), kLayers, {.folder = ::testing::TempDir(), .memory_chunks = 1}));
+        MakeHostPool(Layout(), kLayers, {.folder = folder.path(), .memory_chunks = 1}));
     slots->Reserve(kSlots);
     return slots;
   };

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 
 namespace longspec {
@@ -22,13 +22,7 @@ using std::chrono::seconds;
 
 class ContentsHashTest : public ::testing::Test {
  protected:
-  ContentsHashTest()
-      : folder_(fs::temp_directory_path() / ("longspec_contents_hash_" + std::to_string(getpid()))) {
-    fs::create_directories(folder_);
-    model_ = folder_ / "model.gguf";
-    EXPECT_TRUE(WriteTinyModel({}, model_).ok());
-  }
-  ~ContentsHashTest() override { fs::remove_all(folder_); }
+  ContentsHashTest() { EXPECT_TRUE(WriteTinyModel({}, model_).ok()); }
 
   Hash128 Hash(nanoseconds settled = nanoseconds(0), int threads = 1) {
     ThreadTeam team(threads);
@@ -54,7 +48,9 @@ class ContentsHashTest : public ::testing::Test {
     file.put(byte);
   }
 
-  fs::path folder_, model_;
+  const testing::Folder own_;
+  const fs::path folder_ = own_.path();
+  fs::path model_ = folder_ / "model.gguf";
 };
 
 TEST_F(ContentsHashTest, IsTheSameRememberedOrNot) {

@@ -2,16 +2,15 @@
 //
 // The forward pass over a cache in which slots are not positions.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -28,13 +27,12 @@ using Row = std::vector<float>;
 
 struct Model {
   explicit Model(int n_layers) {
-    const std::string path = std::filesystem::temp_directory_path() /
-                             ("longspec_llama_streaming_" + std::to_string(getpid()) + ".gguf");
+    const testing::Folder folder;
+    const std::string path = folder.File("llama.gguf");
     TinyModelOptions tiny;
     tiny.n_layers = n_layers;
     EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
     file = *GgufFile::Open(path);
-    std::filesystem::remove(path);
     config = *ReadModelSpec(*file, {});
     ModelLoadOptions options;
     options.max_rows = 64;

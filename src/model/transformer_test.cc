@@ -4,16 +4,15 @@
 #include "model/transformer.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
@@ -40,12 +39,11 @@ struct Model {
 Model Load(const TinyModelOptions& tiny, int threads = 2,
            const kernels::KernelTable* table = kernels::Available().front(), int max_rows = 64,
            Bf16Arithmetic bf16_weights = Bf16Arithmetic::kF32) {
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("longspec_llama_" + std::to_string(getpid()) + ".gguf");
+  const testing::Folder folder;
+  const std::string path = folder.File("llama.gguf");
   EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
   Model m;
   m.file = *GgufFile::Open(path);
-  std::filesystem::remove(path);
   m.config = *ReadModelSpec(*m.file, {}, bf16_weights);
   m.team = std::make_unique<ThreadTeam>(threads);
   ModelLoadOptions options;

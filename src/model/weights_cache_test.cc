@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/testing/file_size_limit.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -47,13 +48,6 @@ struct Loaded {
 
 class WeightsCacheTest : public ::testing::Test {
  protected:
-  WeightsCacheTest()
-      : work_(fs::temp_directory_path() / ("longspec_weights_cache_" + std::to_string(getpid()))),
-        folder_(work_ / "some" / "folder") {
-    fs::create_directories(work_);
-  }
-  ~WeightsCacheTest() override { fs::remove_all(work_); }
-
   std::string Write(const TinyModelOptions& tiny, const std::string& name = "model.gguf") const {
     const std::string path = work_ / name;
     EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
@@ -110,15 +104,12 @@ class WeightsCacheTest : public ::testing::Test {
     return names.empty() ? std::string() : (folder_ / names[0]).string();
   }
 
-  static std::string Bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
   static void SetBytes(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  fs::path work_, folder_;
+  const testing::Folder own_;
+  const fs::path work_ = own_.path(), folder_ = work_ / "some" / "folder";
 };
 
 ::testing::AssertionResult SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -190,7 +181,7 @@ TEST_F(WeightsCacheTest, ADamagedFileIsNamedAndWrittenAnew) {
   const std::string path = Write({});
   const Loaded plain = Load(path, "");
   Load(path);
-  const std::string kept = OnlyFile(), good = Bytes(kept);
+  const std::string kept = OnlyFile(), good = testing::ReadText(kept);
   const Damage damages[] = {
       {"empty", "cut short", [](std::string& b) { b.clear(); }},
       {"half a header", "cut short", [](std::string& b) { b.resize(100); }},
@@ -217,7 +208,7 @@ TEST_F(WeightsCacheTest, ADamagedFileIsNamedAndWrittenAnew) {
                                                   EndsWith("; packed anew"))));
     EXPECT_TRUE(SameBits(again.logits, plain.logits));
     EXPECT_EQ(again.origin, "packed now, kept in " + kept);
-    EXPECT_EQ(Bytes(kept), good);
+    EXPECT_EQ(testing::ReadText(kept), good);
     EXPECT_EQ(Load(path).origin, "read from " + kept);
   }
 }
@@ -228,15 +219,15 @@ TEST_F(WeightsCacheTest, TheFileOfAnotherModelUnderThisNameIsRefused) {
   const std::string path = Write({}), other_path = Write(other, "other.gguf");
   const Loaded plain = Load(path, "");
   Load(path);
-  const std::string kept = OnlyFile(), good = Bytes(kept);
+  const std::string kept = OnlyFile(), good = testing::ReadText(kept);
   fs::remove(kept);
   Load(other_path);
   fs::rename(OnlyFile(), kept);
-  ASSERT_EQ(Bytes(kept).size(), good.size());
+  ASSERT_EQ(testing::ReadText(kept).size(), good.size());
   const Loaded again = Load(path);
   EXPECT_THAT(again.warnings, ElementsAre(HasSubstr(kept + ": the weights of another model file")));
   EXPECT_TRUE(SameBits(again.logits, plain.logits));
-  EXPECT_EQ(Bytes(kept), good);
+  EXPECT_EQ(testing::ReadText(kept), good);
 }
 
 TEST_F(WeightsCacheTest, AFolderThatCannotBeWrittenIsAWarning) {
@@ -312,7 +303,7 @@ TEST_F(WeightsCacheTest, CancellingAnywhereLeavesNothingHalf) {
 TEST_F(WeightsCacheTest, WhileAnotherWritesTheWeightsAreNotKept) {
   const std::string path = Write({});
   Load(path);
-  const std::string kept = OnlyFile(), good = Bytes(kept);
+  const std::string kept = OnlyFile(), good = testing::ReadText(kept);
   fs::remove(kept);
   {
     auto other = AtomicFile::Create(kept);
@@ -363,12 +354,12 @@ TEST_F(WeightsCacheTest, ManyProcessesAtOnceEndWithOneGoodFile) {
 TEST_F(WeightsCacheTest, LeftoversAreNoHindrance) {
   const std::string path = Write({});
   Load(path);
-  const std::string kept = OnlyFile(), good = Bytes(kept);
+  const std::string kept = OnlyFile(), good = testing::ReadText(kept);
   fs::rename(kept, kept + ".tmp");
   SetBytes(kept + ".tmp", good + good);
   const Loaded loaded = Load(path);
   EXPECT_THAT(loaded.warnings, IsEmpty());
-  EXPECT_EQ(Bytes(OnlyFile()), good);
+  EXPECT_EQ(testing::ReadText(OnlyFile()), good);
 }
 
 TEST_F(WeightsCacheTest, MatricesAreAlignedAndLayoutsHaveTheirOwnFiles) {

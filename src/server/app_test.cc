@@ -51,8 +51,8 @@ TEST_F(AppTest, Models) {
   Error(Get("/v1/models/big"), 404);
   // Without a name of its own it has its file's, and not that which the file says of itself.
   Serve();
-  EXPECT_EQ(JsonOf(Get("/v1/models"))["data"][0]["id"], "longspec_app_test.gguf");
-  EXPECT_EQ(JsonOf(Get("/props"))["model_alias"], "longspec_app_test.gguf");
+  EXPECT_EQ(JsonOf(Get("/v1/models"))["data"][0]["id"], "app_test.gguf");
+  EXPECT_EQ(JsonOf(Get("/props"))["model_alias"], "app_test.gguf");
 }
 
 TEST_F(AppTest, TheVersionNeedsNoKey) {

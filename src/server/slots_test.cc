@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/files.h"
 #include "server/testing/app_fixture.h"
 
 namespace longspec::server {
@@ -11,6 +12,7 @@ namespace {
 
 using longspec::testing::AppTest;
 using longspec::testing::EventsOf;
+using longspec::testing::Folder;
 using longspec::testing::JsonOf;
 using longspec::testing::SendTo;
 using nlohmann::json;
@@ -18,9 +20,8 @@ using nlohmann::json;
 class SlotsTest : public AppTest {};
 
 TEST_F(SlotsTest, SlotsAreSavedRestoredAndErased) {
-  const std::string folder = ::testing::TempDir() + "/longspec_slots";
-  std::filesystem::create_directories(folder);
-  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
+  const Folder folder;
+  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder.path()});
   const json body = Text("the sea and the sky and the land", {{"max_tokens", 8}});
   const json first = Ok("/v1/completions", body);
   const json slots = JsonOf(Get("/slots"));
@@ -42,19 +43,17 @@ TEST_F(SlotsTest, SlotsAreSavedRestoredAndErased) {
   for (const char* name : {"../a.bin", "a/b", "", ".hidden", "/etc/passwd"})
     Error(Post("/slots/0?action=save", {{"filename", name}}), 400);
   Error(Post("/slots/0?action=restore", {{"filename", "none.bin"}}), 404);
-  std::filesystem::resize_file(folder + "/a.bin", 100);
+  std::filesystem::resize_file(folder.File("a.bin"), 100);
   Error(Post("/slots/0?action=restore", {{"filename", "a.bin"}}), 400);
   Error(Post("/slots/9?action=erase", json::object()), 400);
   Error(Post("/slots/0?action=burn", json::object()), 400);
   Serve();
   Error(Post("/slots/0?action=save", {{"filename", "a.bin"}}), 501);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(SlotsTest, AnAnswerSaysInWhichSlotItIs) {
-  const std::string folder = ::testing::TempDir() + "/longspec_picked";
-  std::filesystem::create_directories(folder);
-  Serve({.scheduler = {.parallel = 3}, .slots = false, .slot_save_path = folder});
+  const Folder folder;
+  Serve({.scheduler = {.parallel = 3}, .slots = false, .slot_save_path = folder.path()});
   const auto ask = [&](const std::string& prompt, json fields) {
     fields["n_predict"] = 4;
     return Ok("/completion", Text(prompt, std::move(fields)));
@@ -98,7 +97,6 @@ TEST_F(SlotsTest, AnAnswerSaysInWhichSlotItIs) {
   EXPECT_EQ(Ok("/slots/0?action=erase", json::object())["n_erased"], saved["n_saved"]);
   EXPECT_EQ(Ok("/slots/2?action=restore", {{"filename", "chat.bin"}})["n_restored"], saved["n_saved"]);
   EXPECT_EQ(Ok("/v1/chat/completions", Chat("a story"))["timings"]["prompt_n"], 1);
-  std::filesystem::remove_all(folder);
 }
 
 // Of two clients that name the same slot neither waits for the other.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/files.h"
 #include "server/file_names.h"
 #include "server/origins.h"
 #include "server/testing/app_fixture.h"
@@ -12,6 +13,7 @@ namespace longspec::server {
 namespace {
 
 using longspec::testing::AppTest;
+using longspec::testing::Folder;
 using longspec::testing::JsonOf;
 using longspec::testing::SendTo;
 using nlohmann::json;
@@ -85,13 +87,12 @@ TEST_F(SurfaceTest, ABrowserThatAsksIsToldWhatAPageMay) {
 }
 
 TEST_F(SurfaceTest, ClientsSeeNoFolders) {
-  const std::string path = ::testing::TempDir() + "/longspec_refusing.gguf";
+  const Folder folder;
+  const std::string path = folder.File("refusing.gguf");
   TinyModelOptions refusing;
   refusing.chat_template = "{{ raise_exception('roles must take turns') }}";
   ASSERT_TRUE(WriteTinyModel(refusing, path).ok());
-  const std::string folder = ::testing::TempDir() + "/longspec_seen";
-  std::filesystem::create_directories(folder);
-  Start({.slot_save_path = folder});
+  Start({.slot_save_path = folder.path()});
   auto engine = Engine::Load({.path = path, .threads = 1, .calibration_cache = false});
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   ASSERT_TRUE(app_->SetEngine(std::move(*engine)).ok());
@@ -100,16 +101,14 @@ TEST_F(SurfaceTest, ClientsSeeNoFolders) {
   std::vector<std::string> bodies = {
       chat["message"], Get("/props").body, Post("/slots/0?action=restore", {{"filename", "none.bin"}}).body,
       Post("/apply-template", Chat("hi")).body, Post("/v1/messages", Chat("hi")).body};
-  for (const std::string& body : bodies) EXPECT_THAT(body, Not(HasSubstr(::testing::TempDir()))) << body;
-  EXPECT_THAT(bodies[1], HasSubstr("\"model_path\":\"longspec_refusing.gguf\""));
+  for (const std::string& body : bodies) EXPECT_THAT(body, Not(HasSubstr(folder.path()))) << body;
+  EXPECT_THAT(bodies[1], HasSubstr("\"model_path\":\"refusing.gguf\""));
   EXPECT_THAT(bodies[2], HasSubstr("none.bin"));
   // Who runs the server is told.
   {
     const std::lock_guard lock(log_mutex_);
     EXPECT_THAT(lines_[0], HasSubstr(path));
   }
-  std::filesystem::remove(path);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(FileNames, OnlyFoldersGo) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "server/testing/served_app.h"
 
@@ -18,8 +19,8 @@ using nlohmann::json;
 using ::testing::ContainsRegex;
 
 TEST(ToolHistory, MistralsTemplateTakesAnybodysIds) {
-  std::ifstream file(longspec::testing::SourcePath("src/jinja/testdata/templates/mistral_v3.jinja"));
-  const std::string source((std::istreambuf_iterator<char>(file)), {});
+  const std::string source = longspec::testing::ReadText(
+      longspec::testing::SourcePath("src/jinja/testdata/templates/mistral_v3.jinja"));
   ASSERT_FALSE(source.empty());
   ServedApp app("tool_history_test", {.chat_template = source});
   const json function = {{"name", "f"}, {"parameters", {{"type", "object"}}}};

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "draft_model/testing/longspec_files.h"
+#include "base/testing/files.h"
 #include "formats/testing/file_size_limit.h"
 
 namespace longspec::train {

@@ -3,15 +3,14 @@
 // Tiny models of each architecture, random weights, against what transformers computes with the same weights
 // (tools/make_architecture_fixture.py).
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "base/testing/source_path.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -26,12 +25,11 @@ namespace {
 using Json = nlohmann::json;
 
 std::shared_ptr<const GgufFile> Write(const TinyModelOptions& options) {
-  const std::string path =
-      std::filesystem::temp_directory_path() / ("longspec_golden_" + std::to_string(getpid()) + ".gguf");
+  const testing::Folder folder;
+  const std::string path = folder.File("tiny.gguf");
   const Status written = WriteTinyModel(options, path);
   EXPECT_TRUE(written.ok()) << written.message();
   auto file = GgufFile::Open(path);
-  std::filesystem::remove(path);
   EXPECT_TRUE(file.ok()) << file.status().message();
   return file.ok() ? *file : nullptr;
 }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "engine/gguf_tokenizer.h"
 #include "golden_model.h"
 #include "tokenizer/tokenizer.h"
@@ -89,8 +90,7 @@ std::string LongText() {
   std::string text;
   for (const char* name : {"docs/decoding.md", "src/engine/answer.cc", "docs/server.md", "src/cli/bench.cc",
                            "docs/cli.md", "src/policy/adaptive_policy.cc"}) {
-    std::ifstream in(testing::SourcePath(name));
-    text.append(std::istreambuf_iterator<char>(in), {});
+    text += testing::ReadText(testing::SourcePath(name));
   }
   return text;
 }

@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
 
@@ -19,12 +19,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Result<TokenizerSpec> SpecOf(const std::function<void(GgufWriter*)>& write) {
-  const std::string path = ::testing::TempDir() + "longspec_gguf_tokenizer_test.gguf";
+  const testing::Folder folder;
+  const std::string path = folder.File("vocabulary.gguf");
   GgufWriter writer;
   write(&writer);
   if (Status status = writer.Write(path); !status.ok()) return status;
   const auto file = GgufFile::Open(path);
-  std::filesystem::remove(path);
   if (!file.ok()) return file.status();
   return TokenizerSpecFromGguf(**file);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/print.h"
+#include "base/testing/files.h"
 #include "engine/gguf_tokenizer.h"
 #include "golden_model.h"
 #include "tokenizer/infill_prompt.h"
@@ -104,8 +105,7 @@ TEST_P(InfillGolden, AnAnchoredWindowLeavesLittleToEvaluateAtAKey) {
   const auto tokenizer = RealTokenizer(GetParam());
   if (tokenizer == nullptr)
     GTEST_SKIP() << GetParam() << " is not there, or LONGSPEC_REAL does not ask for it";
-  std::ifstream file(testing::SourcePath("src/attention/attention.cc"));
-  const std::string source((std::istreambuf_iterator<char>(file)), {});
+  const std::string source = testing::ReadText(testing::SourcePath("src/attention/attention.cc"));
   const size_t hole = source.find('\n', source.size() / 2) + 1, begin = source.find('\n', hole - 1500) + 1;
   const auto evaluated = [&](const InfillLayout& layout) {
     std::vector<size_t> counts;

@@ -3,8 +3,6 @@
 // instruction_counts CASE: runs one kernel of the AVX2 table, or one decoding step of a small model on one
 // thread, inside Measured, so that an instruction counter can be switched on for it alone. Without a case it
 // lists them.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "bench/loaded_model.h"
 #include "formats/tiny_model.h"
 #include "kernels/dispatch.h"
@@ -122,7 +121,8 @@ void Gumbel(const KernelTable& table) {
 // One token after 256 others.
 int Step(const KernelTable& table) {
   using namespace longspec;
-  const std::string path = "/tmp/longspec_instructions_" + std::to_string(getpid()) + ".gguf";
+  const testing::Folder folder;
+  const std::string path = folder.File("tiny.gguf");
   TinyModelOptions tiny;
   tiny.n_embd = 256;
   tiny.n_ff = 512;
@@ -130,7 +130,6 @@ int Step(const KernelTable& table) {
   tiny.dtype = DType::kQ4_1;
   if (!WriteTinyModel(tiny, path).ok()) return 1;
   auto model = LoadForBench({.path = path, .threads = 1}, &table, 64, 512);
-  unlink(path.c_str());
   if (!model.ok()) return 1;
   const auto cache = model->NewCache(512);
   if (!CommitMadeUp(*cache, model->spec.n_layer, 256).ok()) return 1;

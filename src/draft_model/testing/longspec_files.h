@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/counter_rng.h"
+#include "base/testing/files.h"
 #include "base/thread_team.h"
 #include "draft_model/longspec.h"
 #include "formats/gguf.h"
@@ -29,28 +30,6 @@
 #include "tensor/quantize.h"
 
 namespace longspec::testing {
-
-// Removed with everything in it when the test ends.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspec-draft-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string File(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string ReadText(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 inline std::vector<int32_t> RandomTokens(int n, uint64_t seed, int vocab = 384) {
   const RngStream rng{.seed = seed, .purpose = RngPurpose::kTest};

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "draft_model/testing/longspec_files.h"
+#include "base/testing/files.h"
 
 namespace longspec::testing {
 

@@ -4,10 +4,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <random>
 #include <span>
@@ -15,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "gpu/gpu_device.h"
 #include "kernels/testing/card_under_test.h"
@@ -60,11 +59,10 @@ struct TwoTargets {
   static constexpr int kMostRows = 64;
 
   explicit TwoTargets(const TinyModelOptions& tiny) {
-    const std::string path =
-        std::filesystem::temp_directory_path() / ("longspec_gpu_" + std::to_string(getpid()) + ".gguf");
+    const Folder folder;
+    const std::string path = folder.File("tiny.gguf");
     EXPECT_TRUE(WriteTinyModel(tiny, path).ok());
     Load(path);
-    std::filesystem::remove(path);
   }
   explicit TwoTargets(const ModelFile& of) { Load(of.path); }
 

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/files.h"
 #include "base/testing/soon.h"
 #include "formats/tiny_model.h"
 #include "server/app.h"
@@ -33,8 +33,10 @@ class AppTest : public ::testing::Test {
     options.context_length = 4096;  // that of tools has to fit
     ASSERT_TRUE(WriteTinyModel(options, Path()).ok());
   }
-  static void TearDownTestSuite() { std::filesystem::remove(Path()); }
-  static std::string Path() { return ::testing::TempDir() + "/longspec_app_test.gguf"; }
+  static std::string Path() {
+    static const Folder folder;
+    return folder.File("app_test.gguf");
+  }
 
   static std::unique_ptr<Engine> Load(ModelOptions options = {.cache_ram = 64}) {
     options.path = Path();

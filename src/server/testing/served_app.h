@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "base/testing/files.h"
 #include "formats/tiny_model.h"
 #include "server/app.h"
 #include "server/testing/fake_client.h"
@@ -19,12 +19,11 @@ namespace longspec::testing {
 
 class ServedApp {
  public:
-  explicit ServedApp(const std::string& name, TinyModelOptions model = {}, server::AppOptions serving = {})
-      : path_(::testing::TempDir() + "/longspec_" + name + ".gguf") {
+  explicit ServedApp(const std::string& name, TinyModelOptions model = {}, server::AppOptions serving = {}) {
     model.context_length = 1024;
-    EXPECT_TRUE(WriteTinyModel(model, path_).ok());
     ModelOptions options;
-    options.path = path_;
+    options.path = folder_.File(name + ".gguf");
+    EXPECT_TRUE(WriteTinyModel(model, options.path).ok());
     options.threads = 1;
     options.cache_ram = 64;
     options.calibration_cache = false;
@@ -34,9 +33,6 @@ class ServedApp {
     app_ = std::make_unique<server::App>(std::move(serving), &log_);
     EXPECT_TRUE(app_->SetEngine(std::move(*engine)).ok());
   }
-  ~ServedApp() { std::filesystem::remove(path_); }
-  ServedApp(const ServedApp&) = delete;
-  ServedApp& operator=(const ServedApp&) = delete;
 
   server::HttpResponse Send(const std::string& target, const std::string& body,
                             server::Headers headers = {}) {
@@ -55,7 +51,7 @@ class ServedApp {
   }
 
  private:
-  const std::string path_;
+  const Folder folder_;
   server::AccessLog log_{server::LogForm::kJson, [](const std::string&) {}};
   std::unique_ptr<server::App> app_;
 };
