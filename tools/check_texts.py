@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what no compiler does: licence lines, links and lines of Markdown, syntax of scripts, leftovers.
+"""Checks what no compiler does: licence lines, links and lines of Markdown, pages that comments cite, syntax of
+scripts, leftovers.
 
   check_texts.py [ROOT]
 """
@@ -15,6 +16,9 @@ SPDX = "SPDX-License-Identifier: Apache-2.0"
 CODE = {".h", ".cc", ".cu", ".cuh", ".py", ".sh"}
 # A marker of unfinished work, spelled so that this file does not hold it.
 LEFTOVER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X"]) + r")\b")
+# A page that a comment names.
+CITATION = re.compile(r"(?<![\w/.-])[\w/-]+\.md\b")
+WRITTEN = {"report.md"}  # pages that programs write
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 MAX_LINES = 1000
 MAX_MARKDOWN = 120
@@ -52,14 +56,24 @@ def check_script(path, text):
             yield 1, done.stderr.strip().split("\n")[0]
 
 
-def check_code(path, text):
+def cited_pages(line, is_script):
+    """The pages that the comment of a line names; links to other places are not pages."""
+    comment = re.search(r"^\s*#.*" if is_script else r"//.*", line)
+    return CITATION.findall(comment[0]) if comment and "://" not in line else []
+
+
+def check_code(path, text, pages):
     if SPDX not in "\n".join(text.split("\n")[:3]):
         yield 1, f"one of the first lines must say: {SPDX}"
     if (lines := text.count("\n")) > MAX_LINES:
         yield lines, f"{lines} lines; more than {MAX_LINES} ask for a split"
+    is_script = interpreter(path, text) is not None
     for number, line in enumerate(text.split("\n"), 1):
         if match := LEFTOVER.search(line):
             yield number, f"{match[1]}: finish it or open an issue"
+        for page in cited_pages(line, is_script):
+            if page not in WRITTEN and not any(f"/{name}".endswith(f"/{page}") for name in pages):
+                yield number, f"cites {page}, a page that is not here"
 
 
 def without_code(text):
@@ -96,14 +110,15 @@ def check_markdown(path, text):
             yield number, f"{len(line)} characters; lines of a page have at most {MAX_MARKDOWN}"
 
 
-def check_file(path):
+def check_file(path, pages=()):
+    """`pages`: the names of all pages, which comments may cite."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         return
     script = interpreter(path, text)
     if path.suffix in CODE or script:
-        yield from check_code(path, text)
+        yield from check_code(path, text, pages)
     if script:
         yield from check_script(path, text)
     if path.suffix == ".md":
@@ -114,16 +129,18 @@ def check_file(path):
 
 def main(arguments):
     root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    errors, files = 0, 0
-    for path in tracked(root):
+    errors, checked = 0, 0
+    paths = tracked(root)
+    pages = [str(path.relative_to(root)) for path in paths if path.suffix == ".md"]
+    for path in paths:
         if "testdata" in path.parts or "golden" in path.parts:
             continue
-        files += 1
-        for line, message in check_file(path):
+        checked += 1
+        for line, message in check_file(path, pages):
             errors += 1
             print(f"{path.relative_to(root)}:{line}: {message}")
     if not errors:
-        print(f"{files} files are in order")
+        print(f"{checked} files are in order")
     return 1 if errors else 0
 
 

@@ -17,7 +17,7 @@ class CheckTextsTest(unittest.TestCase):
             path = Path(folder, name)
             path.write_text(text, encoding="utf-8")
             Path(folder, "there.md").write_text("## Part\n```\n# No\n```\n", encoding="utf-8")
-            return [message for _, message in check_texts.check_file(path)]
+            return [message for _, message in check_texts.check_file(path, ["docs/there.md"])]
 
     def assert_message(self, name, text, message):
         messages = self.messages(name, text)
@@ -28,11 +28,14 @@ class CheckTextsTest(unittest.TestCase):
         self.assertEqual(self.messages("a.cc", LICENCE + "int a;\n"), [])
         self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"),
                          [])
+        self.assertEqual(self.messages("a.cc", LICENCE + "// see there.md and docs/there.md\n// and https://example.com/no.md\n"),
+                         [])
         self.assertEqual(self.messages("a", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\necho\n"), [])
 
     def test_bad_files(self):
         self.assert_message("a.cc", "int a;\n", "SPDX")
         self.assert_message("a.cc", LICENCE + f"// {UNFINISHED}: x\n", UNFINISHED)
+        self.assert_message("a.cc", LICENCE + "int a;  // as paper.md 3 says\n", "cites paper.md")
         self.assert_message("a.h", LICENCE + "\n" * 1000, "ask for a split")
         self.assert_message("a.cc", LICENCE + "int a;", "the last line does not end")
         self.assert_message("a.md", "see [x](missing.md)\n", "link to missing.md")

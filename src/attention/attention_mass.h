@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How much a query looks at each position: softmax over the stored keys, as attention has it, averaged over
-// query heads. For choosing what a draft is to see (research: specextend.md 3.2); nothing is computed with
+// query heads. For choosing what a draft is to see (SpecExtend, arXiv 2505.20776); nothing is computed with
 // it.
 #pragma once
 

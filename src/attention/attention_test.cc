@@ -459,7 +459,7 @@ TEST(Attention, PartsMergeInAnyOrder) {
 }
 
 // Parts of equal weight count a half each, whatever their largest scores are; a part without keys counts
-// nothing (research: specextend.md 11.3).
+// nothing.
 TEST(Attention, PartsCountByTheirSumsOfExponentials) {
   constexpr size_t kDim = 16;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partial verification (SpecPV, arXiv 2512.02337; research: specpv.md): once a text is longer than a working
+// Partial verification (SpecPV, arXiv 2512.02337): once a text is longer than a working
 // set, its tokens are chosen from what the target sees of that set, and every `refresh` positions the whole
 // cache takes in what was written since, and a new set is chosen. An APPROXIMATION: the text is not that of
 // plain decoding. It is a function of prompt, options and seed all the same: sets are chosen at fixed

@@ -140,7 +140,7 @@ DraftTask Growth::OptTree(const TreeShape& shape) {
   }
 }
 
-// EAGLE-2 (arXiv 2406.16858; eagle.md 4) as released: K children of each of the K best of the last level, all
+// EAGLE-2 (arXiv 2406.16858) as released: K children of each of the K best of the last level, all
 // of them candidates; ties go to the candidate found first. As above, what cannot have a child in the tree is
 // not run.
 DraftTask Growth::Eagle2(const TreeShape& shape) {

@@ -101,7 +101,7 @@ void ExpectWellFormed(const TokenTree& tree) {
   }
 }
 
-// longspec.md 3.4, by sorting everything.
+// The trees of a beam, by sorting everything.
 std::map<Path, double> BeamByForce(const Distribution& d, const std::vector<int>& widths) {
   std::map<Path, double> all;
   std::vector<std::pair<Path, double>> level = {{{}, 0.0}};
@@ -229,7 +229,7 @@ TEST(BestFirst, FindsTheBestOfTheWholeTree) {
   }
 }
 
-// opt_tree.md, section 7. The released code also creates the level that it leaves out: one more than here.
+// The released code also creates the level that it leaves out: one more than here.
 // Ranks among siblings, whatever their probabilities; a pass for each level, over its parents only.
 TEST(StaticTree, HasTheNodesOfItsPaths) {
   const Distribution d = Random(4, 11);
@@ -366,7 +366,7 @@ TEST(Growth, ErrorsOfTheModelLeaveTheTree) {
   }
 }
 
-// --- EAGLE-2 (eagle.md 4). ---
+// --- EAGLE-2. ---
 
 TreeShape Eagle2(int top_k, int n_loops, int total) {
   return {.kind = TreeShape::Kind::kEagle2, .top_k = top_k, .n_loops = n_loops, .total = total};

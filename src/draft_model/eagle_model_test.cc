@@ -248,7 +248,7 @@ TEST_F(EagleModelTest, WhatItTakesIsPlanned) {
   }
 }
 
-// --- Rotary positions of its own (eagle.md 5). ---
+// --- Rotary positions of its own. ---
 
 class DraftRope : public ::testing::Test {
  protected:

@@ -55,7 +55,7 @@ struct Published {
   }
 };
 
-// eagle.md 3.1, longspec.md 1.6, beagle.md 2.2, and Medusa's of 2 of its 5 heads.
+// The shapes of drafts that their authors published, Medusa's with 2 of its 5 heads.
 const Published kPublished[] = {
     {"EagleLlama2x7B", "eagle", 4096, 32, 32, 128, 11008, 32000},
     {"Eagle3Llama31x8B", "eagle3", 4096, 32, 8, 128, 14336, 128256, 32000},

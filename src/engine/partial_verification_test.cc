@@ -247,8 +247,7 @@ TEST_F(PartialVerification, WithThePapersModesIsWhatTheirNaiveLoopWrites) {
   }
 }
 
-// A set of exactly the text's size is the text: the same bits as of the whole cache. One block less is not
-// (research: specpv.md 10.4).
+// A set of exactly the text's size is the text: the same bits as of the whole cache. One block less is not.
 TEST_F(PartialVerification, ASetOfTheTextsSizeSaysTheSame) {
   for (const int more : {0, kKeyBlock}) {
     const int held = kSet.sink + kSet.budget + kSet.window + more;
@@ -319,7 +318,7 @@ TEST_F(PartialVerification, TakesNoMoreMemoryThanWasPlanned) {
 }
 
 // How scores of several queries are reduced makes no difference where nothing is drafted, and may where
-// something is (research: specpv.md 10.18).
+// something is.
 TEST_F(PartialVerification, ReductionsAreOfDraftsQueries) {
   int n_other = 0;
   for (const char* type : {"none", "ppm", "lm"}) {

@@ -22,7 +22,7 @@ namespace longspec {
 
 // How a block is scored for a query q. All are without 1 / sqrt(head_dim), which ranks nothing.
 enum class BlockScore : unsigned char {
-  kMinMax,  // the larger one of q . max and q . min (SpecPV, arXiv 2512.02337; research: specpv.md 2.3)
+  kMinMax,  // the larger one of q . max and q . min (SpecPV, arXiv 2512.02337)
   kQuest,   // sum of max(q_d max_d, q_d min_d), a bound of every key's score (Quest, arXiv 2406.10774)
   kMean,    // q . mean (TriForce, arXiv 2404.11912)
   kNorm,    // the mean length of the keys, whatever the query (as H2O's selector in SpecPV's code)
@@ -31,7 +31,7 @@ enum class BlockScore : unsigned char {
 // "minmax", "quest", "mean", "norm"; the message of another name begins with `option`.
 Result<BlockScore> ParseBlockScore(const std::string& name, const std::string& option);
 
-// What the scores that several queries give a block are made to, head by head (research: specpv.md 2.3); of
+// What the scores that several queries give a block are made to, head by head; of
 // the query heads of a KV head then counts the mean. One query: all are the same.
 enum class QueryReduction : unsigned char {
   kMean,

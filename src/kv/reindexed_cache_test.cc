@@ -152,8 +152,8 @@ TEST(ReindexedCache, ChoosesChunksByTheirMeanAndTurnsKeysToTheirSlots) {
   }
 }
 
-// SpecExtend's own example: means of .085, .05, .015, .075 and, of the last one that is not whole, .033
-// (research: specextend.md 11.5). The newest chunk is there whatever its score is.
+// SpecExtend's own example: means of .085, .05, .015, .075 and, of the last one that is not whole, .033.
+// The newest chunk is there whatever its score is.
 TEST(ReindexedCache, ChoosesWhatSpecExtendsExampleSays) {
   const auto cache = NewCache(kernels::RopePairing::kAdjacent, {.chunk = 4, .n_chunks = 3});
   Grow(*cache, 19);
@@ -171,7 +171,7 @@ double RoundToHalf(double x) {
 }
 
 // Of 16,000 positions that are looked at alike, a chunk with a tenth more is found; differences of sums in
-// half precision lose it in their rounding (research: specextend.md 10.3, 11.15).
+// half precision lose it in their rounding.
 TEST(ReindexedCache, ALittleMoreIsFoundFarBackInALongText) {
   constexpr int kPositions = 16000, kChunk = 32, kMore = 450;
   const auto cache = NewCache(kernels::RopePairing::kAdjacent, {.chunk = kChunk, .n_chunks = 1});

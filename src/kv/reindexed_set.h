@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What of a draft's keys and values SpecExtend shows it (arXiv 2505.20776; research: specextend.md 3): copies
+// What of a draft's keys and values SpecExtend shows it (arXiv 2505.20776): copies
 // of some chunks of them, whose keys are turned from the positions where they lie to those that they have in
 // the set: 0, 1, 2, ... So a draft that knows short texts only reads long ones. Which chunks are in the set
 // is said by the attention of the target: scores of all entries come from outside. The newest chunk is always

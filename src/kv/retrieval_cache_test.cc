@@ -217,7 +217,7 @@ TEST(RetrievalCache, SeveralRowsChooseByTheMeanScore) {
 }
 
 // A set of exactly the text's size has all of it, each position in its place; where the text is a block
-// longer, each KV head leaves out one of its own (research: specpv.md 10.4, 10.9).
+// longer, each KV head leaves out one of its own.
 TEST(RetrievalCache, ASetOfTheTextsSizeHasAllOfIt) {
   std::mt19937 rng(3);
   const auto source = MakeFullCache(Layout(CacheType::kF16), kLayers, 1000);
@@ -246,7 +246,7 @@ TEST(RetrievalCache, ASetOfTheTextsSizeHasAllOfIt) {
   EXPECT_GT(n_other, 0);
 }
 
-// Which head of a group a query is of changes nothing (research: specpv.md 10.8).
+// Which head of a group a query is of changes nothing.
 TEST(RetrievalCache, HeadsOfAGroupHaveOneVoteEach) {
   std::mt19937 rng(3);
   const auto source = MakeFullCache(Layout(CacheType::kF32), kLayers, 1000);
@@ -278,7 +278,7 @@ TEST(RetrievalCache, HeadsOfAGroupHaveOneVoteEach) {
   EXPECT_EQ(choose(turned), choose(queries));
 }
 
-// How several rows' scores are reduced makes no difference for one (research: specpv.md 10.18), and does for
+// How several rows' scores are reduced makes no difference for one, and does for
 // three: each KV head chooses as its scores, head by head, say.
 TEST(RetrievalCache, ReductionsAreOfRowsAndEqualForOne) {
   std::mt19937 rng(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Attention as eager implementations do it ("vanilla" in the papers; research: baselines.md 1.1): in each
+// Attention as eager implementations do it ("vanilla" in the papers): in each
 // layer, before anything is multiplied, all keys and values that a pass may see are copied to one place, each
 // KV head as often as it has query heads (torch.cat and repeat_kv of transformers). That is 1 + 2 g times the
 // memory traffic of the keys and values, g being query heads per KV head, and it grows with every step. What

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// SpecPV's modes in the real loop, with drafts that are accepted now and then (research: specpv.md 10.3 and
-// 10.11 to 10.14).
+// SpecPV's modes in the real loop, with drafts that are accepted now and then.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -161,7 +160,7 @@ TEST(PaperVerifier, KeepsToTheModesWhateverIsAccepted) {
 }
 
 // In partial steps no byte of the whole cache is read or written, and the set, which has room for its buffer,
-// takes no more (research: specpv.md 10.17; that text is the same with an offloaded cache: offload_test).
+// takes no more. (That the text is the same with an offloaded cache is offload_test's business.)
 TEST(PaperVerifier, PartialStepsMoveNothingOfTheWholeCache) {
   for (const float temperature : {0.0F, 0.7F}) {
     const Counts seen = Generate("3,3,2", temperature, 100, 128);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The golden sequences of SpecPV's modes (research: specpv.md 3 and 10.3).
+// Which mode SpecPV (arXiv 2512.02337) is in at each step, against sequences that are written down here.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partial verification as SpecPV has it (arXiv 2512.02337; research: specpv.md 3), to compare with the paper:
+// Partial verification as SpecPV has it (arXiv 2512.02337), to compare with the paper:
 // by what each verification is done, as a function of lengths alone. How far a verification gets depends on
 // the drafts, so the sequence does, too.
 #pragma once
