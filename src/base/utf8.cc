@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/utf8.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace longspec {
@@ -91,6 +92,24 @@ size_t ValidUtf8Prefix(std::string_view bytes) {
     n += step.length;
   }
   return n;
+}
+
+std::string ValidUtf8(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const size_t valid = ValidUtf8Prefix(bytes);
+    text += bytes.substr(0, valid);
+    bytes.remove_prefix(valid);
+    if (bytes.empty()) break;
+    AppendUtf8(0xFFFD, &text);
+    bytes.remove_prefix(ScanUtf8(bytes).length);
+  }
+  return text;
+}
+
+size_t CountCharacters(std::string_view text) {
+  const auto begins = [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; };
+  return static_cast<size_t>(std::ranges::count_if(text, begins));
 }
 
 }  // namespace longspec

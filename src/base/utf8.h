@@ -39,5 +39,12 @@ void AppendUtf8(uint32_t code_point, std::string* out);
 
 // Length of the longest well-formed prefix.
 size_t ValidUtf8Prefix(std::string_view bytes);
+inline bool IsUtf8(std::string_view bytes) { return ValidUtf8Prefix(bytes) == bytes.size(); }
+
+// The text with U+FFFD for each maximal ill-formed subsequence, which names of files may have, for instance.
+std::string ValidUtf8(std::string_view bytes);
+
+// Characters of a well-formed text.
+size_t CountCharacters(std::string_view text);
 
 }  // namespace longspec

@@ -89,7 +89,22 @@ TEST(Utf8, ValidPrefixEndsAtTheFirstBadByte) {
     EXPECT_EQ(ValidUtf8Prefix(text), text.size());
     EXPECT_EQ(ValidUtf8Prefix(text + "\xFF" + text), text.size());
     EXPECT_EQ(ValidUtf8Prefix(text + "\xE2\x82"), text.size());
+    EXPECT_TRUE(IsUtf8(text));
+    EXPECT_FALSE(IsUtf8(text + "\xE2\x82"));
   }
+}
+
+TEST(Utf8, EachIllFormedSubsequenceBecomesOneReplacement) {
+  const std::string bad = "\xEF\xBF\xBD";
+  EXPECT_EQ(ValidUtf8(""), "");
+  EXPECT_EQ(ValidUtf8("x\xC3\xBCx\xE2\x82\xACx"), "x\xC3\xBCx\xE2\x82\xACx");
+  EXPECT_EQ(ValidUtf8("x\xFFx\xE2\x82x\xE2\x82\xE2"), "x" + bad + "x" + bad + "x" + bad + bad);
+  EXPECT_EQ(ValidUtf8("\xED\xA0\x80"), bad + bad + bad);
+}
+
+TEST(Utf8, CharactersAreCountedAndNotBytes) {
+  EXPECT_EQ(CountCharacters(""), 0u);
+  EXPECT_EQ(CountCharacters("a\xC3\xBC\xE2\x82\xAC\xF0\x9F\x98\x80"), 4u);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace longspec {
 namespace {

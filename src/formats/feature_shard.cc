@@ -361,10 +361,6 @@ Result<std::vector<std::shared_ptr<const FeatureShard>>> OpenFeatureShards(const
   return NotFound(folder + ": no feature shards (" + FeatureShardPath("", 0) + ", ...) in this folder");
 }
 
-std::string ValidUtf8(const std::string& text) {
-  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
-}
-
 namespace {
 
 // What a fingerprint says of a type. Files of drafts hold fingerprints, so these numbers stay what they are,

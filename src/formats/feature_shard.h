@@ -32,9 +32,6 @@
 
 namespace longspec {
 
-// A text as JSON can hold it: bytes that are no UTF-8, which names of files may have, become U+FFFD.
-std::string ValidUtf8(const std::string& text);
-
 // What a draft model must know of its target.
 struct FeatureTarget {
   std::string name;

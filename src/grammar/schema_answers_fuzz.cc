@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
 #include "grammar/grammar.h"
 #include "grammar/testing/breakout_writer.h"
 
@@ -27,16 +28,9 @@ void Require(bool condition, const std::string& what, const std::string& text) {
   __builtin_trap();
 }
 
-// Of UTF-8.
-size_t NumCharacters(const std::string& text) {
-  size_t n = 0;
-  for (const char c : text) n += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
-  return n;
-}
-
 void RequireLength(const Json& schema, const Json& answer, const std::string& text) {
   if (!schema.is_object() || !answer.is_string() || schema.contains("$ref")) return;
-  const auto length = static_cast<double>(NumCharacters(answer.get_ref<const std::string&>()));
+  const auto length = static_cast<double>(longspec::CountCharacters(answer.get_ref<const std::string&>()));
   for (const auto& [key, bound] : schema.items()) {
     if (!bound.is_number()) continue;
     if (key == "maxLength") Require(length <= bound.get<double>(), "too long", text);

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "base/status_macros.h"
+#include "jinja/characters.h"
 #include "jinja/ops.h"
-#include "jinja/utf8.h"
 
 namespace longspec::jinja {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdio>
 
 #include "base/status_macros.h"
+#include "jinja/characters.h"
 #include "jinja/ops.h"
-#include "jinja/utf8.h"
 
 namespace longspec::jinja {
 namespace {

@@ -7,7 +7,7 @@
 #include <charconv>
 
 #include "base/status_macros.h"
-#include "jinja/utf8.h"
+#include "jinja/characters.h"
 #include "jinja/value.h"
 
 namespace longspec::jinja {

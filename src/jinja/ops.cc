@@ -7,7 +7,7 @@
 
 #include "base/status_macros.h"
 #include "jinja/builtins.h"
-#include "jinja/utf8.h"
+#include "jinja/characters.h"
 
 namespace longspec::jinja {
 namespace {

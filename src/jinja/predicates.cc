@@ -6,8 +6,8 @@
 
 #include "base/status_macros.h"
 #include "jinja/builtins.h"
+#include "jinja/characters.h"
 #include "jinja/ops.h"
-#include "jinja/utf8.h"
 
 namespace longspec::jinja {
 namespace {

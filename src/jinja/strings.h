@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "jinja/characters.h"
 #include "jinja/runtime.h"
-#include "jinja/utf8.h"
 #include "longspec/status.h"
 
 namespace longspec::jinja {

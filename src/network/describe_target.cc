@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "network/describe_target.h"
 
+#include "base/utf8.h"
 #include "network/rope.h"
 
 namespace longspec {

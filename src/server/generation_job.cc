@@ -10,6 +10,7 @@
 
 #include "api/llama.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 namespace longspec::server {
 namespace {
@@ -18,12 +19,6 @@ using api::AnswerForm;
 using api::Error;
 using api::FinishedAnswer;
 using api::TokenReport;
-
-// Of a text that is UTF-8.
-size_t CountCharacters(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80; }));
-}
 
 using Prompts = std::vector<std::vector<int32_t>>;  // in tokens
 

@@ -9,6 +9,7 @@
 #include "api/llama.h"
 #include "api/openai.h"
 #include "base/percent_decoding.h"
+#include "base/utf8.h"
 #include "longspec/version.h"
 #include "server/serving.h"
 
@@ -22,15 +23,6 @@ using api::Fields;
 constexpr int64_t kMostTokenNumber = (int64_t{1} << 31) - 1;
 constexpr size_t kMostListedTokens = size_t{4} << 20;    // 16 bytes each
 constexpr size_t kMostListedPieces = size_t{512} << 10;  // some 400 bytes each
-
-bool IsUtf8(const std::string& bytes) {
-  try {
-    (void)Json(bytes).dump();
-    return true;
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
 
 // A text, or bytes where it is none by itself.
 Json PieceJson(const std::string& bytes) {

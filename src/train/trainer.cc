@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "formats/ngram_prior.h"
 #include "train/device.h"
 #include "train/feature_set.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jinja/utf8.h"
+#include "jinja/characters.h"
 
 #include <string.h>
 
