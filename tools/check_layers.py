@@ -19,7 +19,7 @@ import sys
 
 FLOORS = (
     ("base", "json"),
-    ("tensor", "tree", "tokenizer", "jinja", "chart", "chat", "pattern"),
+    ("tensor", "tree", "tokenizer", "jinja", "chart", "chat", "pattern", "gzip"),
     ("formats", "kernels", "grammar"),
     ("attention", "sampling", "cuda"),
     ("kv", "verify", "network"),

@@ -19,7 +19,7 @@
 #include "chat/answer_reader.h"
 #include "chat/dialect.h"
 #include "cli/answer_file.h"
-#include "features/documents.h"
+#include "gzip/line_source.h"
 #include "longspec/scheduler.h"
 
 namespace longspec::cli {

@@ -23,6 +23,7 @@
 #include "formats/feature_shard.h"
 #include "formats/gguf.h"
 #include "formats/ngram_prior.h"
+#include "gzip/line_source.h"
 #include "longspec/engine.h"
 #include "tokenizer/tokenizer_hash.h"
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/samples.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/status_macros.h"
+#include "gzip/line_source.h"
 
 namespace longspec {
 namespace {
@@ -45,23 +45,6 @@ Result<Sample> ParseSample(std::string_view line) {
 
 }  // namespace
 
-Result<std::string> ReadMaybeGzip(const std::string& path) {
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (file == nullptr) return IoError(path + ": cannot be opened");
-  std::string text;
-  char buffer[1 << 16];
-  int n = 0;
-  while ((n = gzread(file.get(), buffer, sizeof(buffer))) > 0) {
-    text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > kMaxBytes) return ResourceExhausted(path + ": more than 1 GiB of text");
-  }
-  int error = Z_OK;
-  const char* message = gzerror(file.get(), &error);
-  // A stream that ends early is Z_BUF_ERROR without a read error.
-  if (n < 0 || error == Z_BUF_ERROR) return Corrupt(path + ": " + message);
-  return text;
-}
-
 Result<std::vector<std::string>> ListFamilies(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> families;
@@ -87,18 +70,18 @@ Result<std::vector<Sample>> ReadFamily(const std::string& folder, const std::str
     path = folder + "/" + family + ending;
     if (std::filesystem::is_regular_file(path, error)) break;
   }
-  LS_ASSIGN(const std::string text, ReadMaybeGzip(path));
+  LS_ASSIGN(const std::unique_ptr<LineSource> lines, OpenLines(path));
   std::vector<Sample> samples;
-  int line_number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    ++line_number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+  size_t n_bytes = 0;
+  for (std::string line;;) {
+    LS_ASSIGN(const bool more, lines->Next(&line));
+    if (!more) break;
+    n_bytes += line.size();
+    if (n_bytes > kMaxBytes) return ResourceExhausted(path + ": more than 1 GiB of text");
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     auto sample = ParseSample(line);
     if (!sample.ok()) {
-      return Corrupt(path + ":" + std::to_string(line_number) + ": " + sample.status().message());
+      return Corrupt(path + ":" + std::to_string(lines->line_number()) + ": " + sample.status().message());
     }
     sample->family = family;
     samples.push_back(std::move(*sample));

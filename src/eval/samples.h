@@ -23,7 +23,4 @@ struct Sample {
 Result<std::vector<std::string>> ListFamilies(const std::string& folder);
 Result<std::vector<Sample>> ReadFamily(const std::string& folder, const std::string& family);
 
-// A whole file, decompressed if it is gzip.
-Result<std::string> ReadMaybeGzip(const std::string& path);
-
 }  // namespace longspec

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gzip/line_source.h"
 #include "longspec/status.h"
 
 namespace longspec {
@@ -29,17 +30,6 @@ struct TrainingDocument {
 
 // `where` ("file:line") is what errors name.
 Result<TrainingDocument> ParseTrainingDocument(const std::string& json, const std::string& where);
-
-// Lines of a file, decompressed if it is gzip.
-class LineSource {
- public:
-  virtual ~LineSource() = default;
-  // False at the end of the file. Lines that are empty are skipped.
-  virtual Result<bool> Next(std::string* line) = 0;
-  virtual int64_t line_number() const = 0;
-  virtual double share_read() const = 0;  // of the file's bytes, 0 to 1
-};
-Result<std::unique_ptr<LineSource>> OpenLines(const std::string& path);
 
 // The documents of several files, one after the other.
 class DocumentSource {

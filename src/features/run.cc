@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "gzip/line_source.h"
 
 namespace longspec {
 namespace {

@@ -3,9 +3,9 @@
 // What fields of requests do to answers, over a tiny random model: each is honoured to the token.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include "grammar/grammar.h"
+#include "gzip/testing/compressed.h"
 #include "server/testing/served_app.h"
 
 namespace longspec::server {
@@ -359,12 +359,7 @@ TEST_F(RequestFields, HalfACharacterIsAReplacement) {
 
 TEST_F(RequestFields, BodiesMayComeCompressed) {
   const std::string body = Text("the sea").dump();
-  std::string coded(compressBound(body.size()), '\0');
-  uLongf size = coded.size();
-  ASSERT_EQ(compress(reinterpret_cast<Bytef*>(coded.data()), &size,
-                     reinterpret_cast<const Bytef*>(body.data()), body.size()),
-            Z_OK);
-  coded.resize(size);
+  const std::string coded = longspec::testing::Compressed(body, /*gzip=*/false);
   const HttpResponse answer = app_->Send("/v1/completions", coded, {{"Content-Encoding", "deflate"}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   EXPECT_EQ(JsonOf(answer)["choices"], app_->Ok("/v1/completions", Text("the sea"))["choices"]);

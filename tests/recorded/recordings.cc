@@ -8,11 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/testing/source_path.h"
-#include "eval/samples.h"
 #include "formats/ngram_prior.h"
+#include "gzip/line_source.h"
 
 namespace longspec::testing {
 
@@ -40,12 +39,14 @@ std::vector<Recording> ReadRecordings(const char* name) {
 }
 
 std::vector<Recording> ReadRecordings(const std::filesystem::path& path) {
-  const auto text = ReadMaybeGzip(path.string());
-  EXPECT_TRUE(text.ok()) << text.status().message();
-  if (!text.ok()) return {};
-  std::istringstream lines(*text);
+  const auto lines = OpenLines(path.string());
+  EXPECT_TRUE(lines.ok()) << lines.status().message();
+  if (!lines.ok()) return {};
   std::vector<Recording> recordings;
-  for (std::string json; std::getline(lines, json);) {
+  for (std::string json;;) {
+    const auto more = (*lines)->Next(&json);
+    EXPECT_TRUE(more.ok()) << more.status().message();
+    if (!more.ok() || !*more) break;
     const auto line = nlohmann::json::parse(json);
     for (const auto& answer : line["answers"]) {
       SamplingOptions sampling;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "gzip/line_source.h"
+
 #include <zlib.h>
 
 #include <algorithm>
@@ -6,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/status_macros.h"
-#include "features/documents.h"
 
 namespace longspec {
 namespace {
@@ -95,42 +97,6 @@ Result<std::unique_ptr<LineSource>> OpenLines(const std::string& path) {
   if (file == nullptr) return IoError(path + ": " + std::strerror(errno == 0 ? ENOMEM : errno));
   const uintmax_t n_bytes = std::filesystem::file_size(path, error);
   return std::unique_ptr<LineSource>(std::make_unique<ZlibLines>(path, file, error ? 0 : n_bytes));
-}
-
-Result<bool> DocumentSource::NextLine(std::string* line) {
-  while (true) {
-    if (file_ != nullptr) {
-      LS_ASSIGN(const bool more, file_->Next(line));
-      if (more) return true;
-      file_.reset();
-    }
-    if (n_opened_ == paths_.size()) return false;
-    LS_ASSIGN(file_, OpenLines(paths_[n_opened_++]));
-  }
-}
-
-Result<bool> DocumentSource::Next(TrainingDocument* document) {
-  std::string line;
-  LS_ASSIGN(const bool more, NextLine(&line));
-  if (!more) return false;
-  LS_ASSIGN(*document, ParseTrainingDocument(line, Where()));
-  return true;
-}
-
-std::string DocumentSource::Where() const {
-  if (n_opened_ == 0) return {};
-  return paths_[n_opened_ - 1] + (file_ == nullptr ? "" : ":" + std::to_string(file_->line_number()));
-}
-
-Result<bool> DocumentSource::Skip() {
-  std::string line;
-  return NextLine(&line);
-}
-
-double DocumentSource::share_read() const {
-  if (paths_.empty()) return 1.0;
-  const double unread = file_ == nullptr ? 0.0 : 1.0 - file_->share_read();
-  return (static_cast<double>(n_opened_) - unread) / static_cast<double>(paths_.size());
 }
 
 }  // namespace longspec
