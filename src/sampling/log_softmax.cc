@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+
+#include "sampling/candidates.h"
 
 namespace longspec {
 
@@ -24,16 +25,12 @@ float LogSoftmax::Of(int32_t token) const {
 
 void LogSoftmax::Likeliest(int n, std::vector<TokenLogprob>& out) const {
   out.clear();
-  const auto most = static_cast<size_t>(std::clamp<int64_t>(n, 0, static_cast<int64_t>(logits_.size())));
-  if (most == 0) return;
-  std::vector<int32_t> order(logits_.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(most), order.end(),
-                    [this](int32_t a, int32_t b) {
-                      const float x = logits_[static_cast<size_t>(a)], y = logits_[static_cast<size_t>(b)];
-                      return x != y ? x > y : a < b;
-                    });
-  for (size_t i = 0; i < most; ++i) out.push_back({.token = order[i], .logprob = Of(order[i])});
+  if (n <= 0) return;
+  std::vector<Candidate> best;
+  TopCandidates(logits_, n, best);
+  CandidateOrder order(best, static_cast<size_t>(n) < logits_.size() ? best.size() : 0);
+  for (size_t i = 0; i < best.size(); ++i)
+    out.push_back({.token = order[i].second, .logprob = Of(order[i].second)});
 }
 
 }  // namespace longspec

@@ -28,7 +28,9 @@ TEST(LogSoftmax, TheLikeliestInOrderAndEqualsByNumber) {
   EXPECT_EQ(out[2].token, 4);
   EXPECT_EQ(out[0].logprob, out[1].logprob);
   LogSoftmax(logits).Likeliest(50, out);
-  EXPECT_EQ(out.size(), 5U);
+  ASSERT_EQ(out.size(), 5U);
+  const std::vector<int32_t> all = {1, 3, 4, 2, 0};
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(out[i].token, all[i]) << i;
   LogSoftmax(logits).Likeliest(0, out);
   EXPECT_TRUE(out.empty());
 }
