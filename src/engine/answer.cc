@@ -17,8 +17,8 @@
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
 #include "engine/draft_state.h"
+#include "engine/drafter_memories.h"
 #include "engine/indent_limit.h"
-#include "engine/learned_cache.h"
 #include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
 #include "grammar/grammar.h"
@@ -382,9 +382,10 @@ class AnswerImpl final : public AnswerInProgress {
     const KvCache& known = verifier_ == nullptr ? *session_.cache : verifier_->part();
     LS_ASSIGN(Drafter* const drafter, DrafterOf(parts_, session_, asked_.speculation, known));
     if (WantsAdaptivePolicy(speculation_)) {
-      learned_ = parts_.learned ? parts_.learned() : LearnedCosts{&fresh_, "learned in this generation"};
-      policy_ = MakeAdaptivePolicy(speculation_, LearnedKey(*drafter, speculation_, HasDice(*drafter)),
-                                   learned_.memory);
+      known_costs_ =
+          parts_.known_costs ? parts_.known_costs() : KnownCosts{&fresh_, "learned in this generation"};
+      policy_ = MakeAdaptivePolicy(speculation_, DrafterMemoryKey(*drafter, speculation_, HasDice(*drafter)),
+                                   known_costs_.memory);
     } else {
       policy_ = MakeFixedPolicy(speculation_);
     }
@@ -491,7 +492,7 @@ class AnswerImpl final : public AnswerInProgress {
     result_.speculative = MakeSpeculativeStats(stats, drafter, policy_->report(),
                                                session_.cache->exactness() == Exactness::kLossless);
     result_.speculative.draft_ms -= result_.timings.prompt_draft_ms;
-    result_.speculative.costs = learned_.origin;
+    result_.speculative.costs = known_costs_.origin;
     for (const std::string& notice : {PartNotice(), drafter.notice(), sequence_.draft_failure,
                                       std::exchange(session_.draft_notice, {})}) {
       AddNotice(notice, &result_.speculative.notice);
@@ -592,7 +593,7 @@ class AnswerImpl final : public AnswerInProgress {
   // Of the tokens of a turn, in their order.
   const std::function<bool(int32_t)> is_end_ = [this](int32_t token) { return IsEnd(token, n_asked_++); };
   AdaptiveMemory fresh_;  // outlives the policy
-  LearnedCosts learned_;
+  KnownCosts known_costs_;
   std::unique_ptr<Policy> policy_;
   std::unique_ptr<PartialVerifier> verifier_;  // null: the whole cache chooses
   Sequence sequence_;

@@ -18,8 +18,8 @@
 #include "draft_text/testing/priors.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
+#include "engine/drafter_memories.h"
 #include "engine/gguf_tokenizer.h"
-#include "engine/learned_cache.h"
 #include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "formats/gguf_writer.h"
@@ -268,21 +268,21 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftOutlivesTheEngine) {
   };
   WriteLikelyEagle();
   guesses_of_eagle();
-  auto learned = ReadLearned(CacheFolder(), key);
+  auto learned = ReadDrafterMemories(CacheFolder(), key);
   ASSERT_TRUE(learned.ok()) << learned.status().message();
   ASSERT_EQ(learned->size(), 1U);
   EXPECT_THAT(learned->begin()->first, HasSubstr(folder_.File("eagle")));
   AskingGain& asking = learned->begin()->second.asking;
   for (int i = 0; i < 100; ++i) asking.Learn(0.1 + 0.03 * i, std::vector<int>{0, 0}, 1000);
-  ASSERT_TRUE(WriteLearned(CacheFolder(), key, *learned).ok());
+  ASSERT_TRUE(WriteDrafterMemories(CacheFolder(), key, *learned).ok());
   const double level_ms = asking.level_ms();
   EXPECT_EQ(guesses_of_eagle(), 0);
-  learned = ReadLearned(CacheFolder(), key);
+  learned = ReadDrafterMemories(CacheFolder(), key);
   ASSERT_TRUE(learned.ok()) << learned.status().message();
   EXPECT_EQ(learned->begin()->second.asking.level_ms(), level_ms);  // it was not asked
   std::filesystem::remove_all(folder_.File("cache"));
   guesses_of_eagle();
-  learned = ReadLearned(CacheFolder(), key);
+  learned = ReadDrafterMemories(CacheFolder(), key);
   ASSERT_TRUE(learned.ok()) << learned.status().message();
   EXPECT_NE(learned->begin()->second.asking.level_ms(), level_ms);
   unsetenv("XDG_CACHE_HOME");
@@ -300,7 +300,7 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftIsKeptOnTheWay) {
   request.n_predict = 200;
   const auto answer = [&] {
     EXPECT_TRUE((*engine)->Generate(**(*engine)->NewSession(), request).ok());
-    return ReadLearned(CacheFolder(), key).ok();
+    return ReadDrafterMemories(CacheFolder(), key).ok();
   };
   EXPECT_FALSE(answer());  // nothing was known when it began
   EXPECT_TRUE(answer());
@@ -313,7 +313,7 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftIsKeptOnTheWay) {
   auto more = (*scheduler)->RunRound();
   while (more.ok() && *more) more = (*scheduler)->RunRound();
   EXPECT_TRUE(more.ok()) << more.status().message();
-  EXPECT_TRUE(ReadLearned(CacheFolder(), key).ok());
+  EXPECT_TRUE(ReadDrafterMemories(CacheFolder(), key).ok());
   unsetenv("XDG_CACHE_HOME");
 }
 

@@ -16,9 +16,9 @@
 #include "draft_model/registry.h"
 #include "engine/cache_file.h"
 #include "engine/calibration_cache.h"
+#include "engine/drafter_memories.h"
 #include "engine/generation.h"
 #include "engine/gguf_tokenizer.h"
-#include "engine/learned_cache.h"
 #include "engine/machine_costs.h"
 #include "engine/model_facts.h"
 #include "engine/model_text.h"
@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
       : info_(std::move(info)), text_(std::move(text)) {}
   EngineImpl(const EngineImpl&) = delete;
   EngineImpl& operator=(const EngineImpl&) = delete;
-  ~EngineImpl() override { KeepLearned(); }
+  ~EngineImpl() override { KeepDrafterMemories(); }
 
   Status LoadWeights(OpenedModel model, const ModelOptions& options);
 
@@ -89,8 +89,8 @@ class EngineImpl final : public Engine {
     return text_->Compile(text, n_logits);
   }
   AdaptiveMemory& Memory();
-  LearnedCosts Learned();
-  void KeepLearned() const;
+  KnownCosts Costs();
+  void KeepDrafterMemories() const;
   Result<Calibration> CalibrateTarget(const std::function<bool()>& keep_going);
 
   ModelInfo info_;
@@ -213,7 +213,7 @@ GenerationParts EngineImpl::Parts() {
   parts.max_rows = max_rows_;
   parts.n_ctx_train = info_.n_ctx_train;
   parts.draft_models = &draft_models_;
-  parts.learned = [this] { return Learned(); };
+  parts.known_costs = [this] { return Costs(); };
   parts.prompts = prompts_.get();
   parts.grammar = [this](const GrammarText& text) { return Compile(text); };
   return parts;
@@ -223,29 +223,29 @@ AdaptiveMemory& EngineImpl::Memory() {
   if (!memory_) {
     memory_.emplace(AdaptiveMemory{.costs = costs_->Known(), .drafters = {}});
     if (!calibration_key_.empty()) {
-      auto known = ReadLearned(CacheFolder(), calibration_key_);
+      auto known = ReadDrafterMemories(CacheFolder(), calibration_key_);
       if (known.ok()) memory_->drafters = std::move(*known);
     }
   }
   return *memory_;
 }
 
-LearnedCosts EngineImpl::Learned() {
+KnownCosts EngineImpl::Costs() {
   AdaptiveMemory& memory = Memory();
   // So that one that is killed leaves what most of its answers taught.
   constexpr uint64_t kKeepEvery = 64;
-  if (++answers_; std::has_single_bit(answers_) || answers_ % kKeepEvery == 0) KeepLearned();
+  if (++answers_; std::has_single_bit(answers_) || answers_ % kKeepEvery == 0) KeepDrafterMemories();
   return {.memory = &memory, .origin = costs_->origin()};
 }
 
 // For the programs that come.
-void EngineImpl::KeepLearned() const {
+void EngineImpl::KeepDrafterMemories() const {
   if (!memory_ || calibration_key_.empty()) return;
   const bool any = std::ranges::any_of(memory_->drafters, [](const auto& drafter) {
     return drafter.second.last_used > 0 && !drafter.second.asking.Beliefs().empty();
   });
   // What cannot be kept is learned again.
-  if (any) static_cast<void>(WriteLearned(CacheFolder(), calibration_key_, memory_->drafters));
+  if (any) static_cast<void>(WriteDrafterMemories(CacheFolder(), calibration_key_, memory_->drafters));
 }
 
 void EngineImpl::MeasureCosts(const std::function<bool()>& keep_going) {

@@ -27,7 +27,7 @@ namespace longspec {
 inline constexpr int kMaxDraftNodes = 255;
 
 // Borrowed; outlives the generation.
-struct LearnedCosts {
+struct KnownCosts {
   AdaptiveMemory* memory = nullptr;
   std::string origin;  // in words, for statistics
 };
@@ -41,7 +41,7 @@ struct GenerationParts {
   DraftModels* draft_models = nullptr;  // borrowed; null: draft models are loaded for one generation only
   // For the adaptive policy: what is known of this machine and of its drafters. Null: nothing before this
   // generation, and nothing after.
-  std::function<LearnedCosts()> learned = {};
+  std::function<KnownCosts()> known_costs = {};
   // Compiles what an answer must be; compiled ones are known for as long as somebody holds them. Null: such
   // requests are refused. Any thread.
   std::function<Result<std::shared_ptr<const Grammar>>(const GrammarText&)> grammar = {};

@@ -554,7 +554,7 @@ Result<std::unique_ptr<Scheduler>> MakeScheduler(SchedulerParts parts, const Sch
     return InvalidArgument("a key-value cache of " + std::to_string(bytes) + " bytes holds no chunk of " +
                            std::to_string(parts.pool->chunk_bytes()) + " bytes");
   }
-  CostModel* const costs = &parts.generation.learned().memory->costs;
+  CostModel* const costs = &parts.generation.known_costs().memory->costs;
   return std::unique_ptr<Scheduler>(
       std::make_unique<SchedulerImpl>(std::move(parts), options, chunks, costs));
 }

@@ -83,7 +83,7 @@ class Model {
     parts.prefill_chunk = 256;
     parts.n_ctx_train = spec.n_ctx_train;
     parts.draft_models = &models_;
-    parts.learned = [this] { return LearnedCosts{&memory, "guessed"}; };
+    parts.known_costs = [this] { return KnownCosts{&memory, "guessed"}; };
   }
   std::shared_ptr<ChunkPool> NewPool() const {
     return target->NewPool(spec.kv_layout(CacheType::kF16, CacheType::kF16), spec.n_layer, {});

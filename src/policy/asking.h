@@ -28,7 +28,7 @@ namespace longspec {
 // noticed: the more seldom, the more such trials have brought nothing.
 //
 // It outlives generations, and may be shared by those in flight; as numbers it outlives the program
-// (engine/learned_cache.h). It decides trees, never text. Not thread-safe.
+// (engine/drafter_memories.h). It decides trees, never text. Not thread-safe.
 class AskingGain {
  public:
   static constexpr int kMaxLevels = 8;

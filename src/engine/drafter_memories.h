@@ -15,13 +15,14 @@
 namespace longspec {
 
 // Under what a drafter's memory is known: its AcceptanceKey, and which draft model it is. In one line.
-std::string LearnedKey(const Drafter& drafter, const SpeculationOptions& options, bool dice);
+std::string DrafterMemoryKey(const Drafter& drafter, const SpeculationOptions& options, bool dice);
 
 using DrafterMemories = decltype(AdaptiveMemory::drafters);
 
 // kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
-Result<DrafterMemories> ReadLearned(const std::string& folder, const std::string& key);
+Result<DrafterMemories> ReadDrafterMemories(const std::string& folder, const std::string& key);
 // Of those that were used last if they are many.
-Status WriteLearned(const std::string& folder, const std::string& key, const DrafterMemories& drafters);
+Status WriteDrafterMemories(const std::string& folder, const std::string& key,
+                            const DrafterMemories& drafters);
 
 }  // namespace longspec

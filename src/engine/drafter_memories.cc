@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/learned_cache.h"
+#include "engine/drafter_memories.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,13 +17,13 @@ constexpr size_t kMostNumbers = 256;
 
 }  // namespace
 
-std::string LearnedKey(const Drafter& drafter, const SpeculationOptions& options, bool dice) {
+std::string DrafterMemoryKey(const Drafter& drafter, const SpeculationOptions& options, bool dice) {
   std::string key = AcceptanceKey(drafter, dice);
   if (!options.draft_model.empty()) key += ", draft " + FileState(options.draft_model);
   return key;
 }
 
-Result<DrafterMemories> ReadLearned(const std::string& folder, const std::string& key) {
+Result<DrafterMemories> ReadDrafterMemories(const std::string& folder, const std::string& key) {
   LS_ASSIGN(CacheFileReader file, CacheFileReader::Open(kLearned, folder, key));
   DrafterMemories drafters;
   while (!file.AtEnd()) {
@@ -38,7 +38,8 @@ Result<DrafterMemories> ReadLearned(const std::string& folder, const std::string
   return drafters;
 }
 
-Status WriteLearned(const std::string& folder, const std::string& key, const DrafterMemories& drafters) {
+Status WriteDrafterMemories(const std::string& folder, const std::string& key,
+                            const DrafterMemories& drafters) {
   std::vector<const DrafterMemories::value_type*> kept;
   for (const auto& drafter : drafters) {
     if (!drafter.second.asking.Beliefs().empty() && drafter.first.find('\n') == std::string::npos)
