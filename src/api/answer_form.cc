@@ -8,10 +8,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double PerSecond(int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000.0 / ms : 0.0; }
-
-double PerToken(int64_t n, double ms) { return n > 0 ? ms / static_cast<double>(n) : 0.0; }
-
 // As llama.cpp shows it, whose `id` OpenAI's clients pass over. A token's bytes as text; what is no UTF-8 by
 // itself is shown as U+FFFD when it is written.
 Json TokenJson(const TokenText& token) {
@@ -44,34 +40,6 @@ Json SourcesJson(std::span<const TokenReport> tokens) {
   for (const TokenReport& report : tokens)
     sources.push_back(report.source.empty() ? Json(nullptr) : Json(report.source));
   return sources;
-}
-
-Json TimingsJson(const Timings& t) {
-  return {{"cache_n", t.cache_n},
-          {"prompt_n", t.prompt_n},
-          {"prompt_ms", t.prompt_ms},
-          {"prompt_per_token_ms", PerToken(t.prompt_n, t.prompt_ms)},
-          {"prompt_per_second", PerSecond(t.prompt_n, t.prompt_ms)},
-          {"prompt_draft_ms", t.prompt_draft_ms},
-          {"predicted_n", t.predicted_n},
-          {"predicted_ms", t.predicted_ms},
-          {"predicted_per_token_ms", PerToken(t.predicted_n, t.predicted_ms)},
-          {"predicted_per_second", PerSecond(t.predicted_n, t.predicted_ms)},
-          {"draft_n", t.draft_n},
-          {"draft_n_accepted", t.draft_n_accepted}};
-}
-
-Json SpeculationJson(const SpeculativeStats& stats) {
-  Json json = {{"type", stats.type},
-               {"rounds", stats.steps},
-               {"mean_acceptance_length", stats.mean_acceptance_length},
-               {"by_drafter", Json::array()}};
-  for (const AcceptanceCounts& counts : stats.by_drafter) {
-    json["by_drafter"].push_back(
-        {{"name", counts.name}, {"drafted", counts.drafted}, {"accepted", counts.accepted}});
-  }
-  if (!stats.notice.empty()) json["notice"] = stats.notice;
-  return json;
 }
 
 }  // namespace longspec::api

@@ -107,9 +107,6 @@ struct FormParts {
 
 // --- What several forms show, as llama.cpp does. ---
 
-nlohmann::ordered_json TimingsJson(const Timings& timings);
-// {"type", "rounds", "mean_acceptance_length", "by_drafter": [{"name", "drafted", "accepted"}]}
-nlohmann::ordered_json SpeculationJson(const SpeculativeStats& stats);
 // Names of the drafters that had guessed the tokens; null where none had.
 nlohmann::ordered_json SourcesJson(std::span<const TokenReport> tokens);
 // A list of {"id", "token", "logprob", "bytes", "top_logprobs"}.

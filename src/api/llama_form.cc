@@ -4,6 +4,7 @@
 
 #include "api/errors.h"
 #include "api/llama.h"
+#include "api/statistics.h"
 #include "json/json_text.h"
 
 namespace longspec::api {

@@ -6,6 +6,7 @@
 
 #include "api/errors.h"
 #include "api/openai.h"
+#include "api/statistics.h"
 #include "base/check.h"
 #include "chat/answer_reader.h"
 #include "json/json_text.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/openai.h"
+#include "api/statistics.h"
 
 namespace longspec::api {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "api/errors.h"
 #include "api/responses.h"
+#include "api/statistics.h"
 #include "chat/answer_reader.h"
 #include "json/json_text.h"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdio>
 
-#include "api/answer_form.h"
+#include "api/statistics.h"
 #include "base/print.h"
 #include "base/utf8.h"
 #include "cli/exit_code.h"
@@ -16,12 +16,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double PerSecond(int64_t n, double ms) { return ms > 0 ? static_cast<double>(n) * 1000.0 / ms : 0.0; }
-
 std::string TimeLine(const char* label, double ms, int64_t n) {
   const double each = n > 0 ? ms / static_cast<double>(n) : 0.0;
   return Print("%16s = %10.2f ms / %5lld tokens (%8.2f ms per token, %8.2f tokens per second)\n", label, ms,
-               static_cast<long long>(n), each, PerSecond(n, ms));
+               static_cast<long long>(n), each, api::PerSecond(n, ms));
 }
 
 std::string AcceptanceLine(const GenerationResult& result) {
@@ -39,36 +37,9 @@ std::string AcceptanceLine(const GenerationResult& result) {
   return line + ")\n";
 }
 
-const char* ExactnessName(bool lossless) { return lossless ? "lossless" : "approximate"; }
-
 // A model file may name itself with an escape sequence, which must not reach the terminal.
 std::string Row(const char* label, const std::string& value) {
   return Print("%-12s ", label) + OneLine(value) + "\n";
-}
-
-Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
-  Json json = Json::object();
-  for (const AcceptanceCounts& c : counts) {
-    Json& entry = json[c.name];
-    if (with_steps) entry["steps"] = c.steps;
-    entry["drafted"] = c.drafted;
-    entry["accepted"] = c.accepted;
-    if (with_steps) entry["target_ms"] = c.target_ms;
-  }
-  return json;
-}
-
-Json PolicyJson(const SpeculativeStats& s) {
-  Json decisions = Json::object();
-  for (const auto& [name, rounds] : s.decisions) decisions[name] = rounds;
-  return {
-      {"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
-}
-
-Json UsesJson(const SpeculativeStats& s) {
-  Json uses = Json::object();
-  for (const auto& [name, value] : s.uses) uses[name] = value;
-  return uses;
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
@@ -125,7 +96,7 @@ std::string FormatStatistics(const GenerationResult& result) {
   if (result.speculative.type != "none") text += AcceptanceLine(result);
   text += Print("distinct 4-gram share = %.2f\n", result.distinct_4gram);
   text += "speculation: " + result.speculative.type +
-          " (exactness: " + ExactnessName(result.speculative.lossless) + ")\n";
+          " (exactness: " + api::ExactnessName(result.speculative.lossless) + ")\n";
   if (result.partial_verification.enabled) text += PartialLine(result.partial_verification);
   if (!result.speculative.notice.empty()) text += "note: " + result.speculative.notice + "\n";
   return text;
@@ -160,36 +131,18 @@ std::string FormatPolicy(const SpeculativeStats& s) {
 std::string FormatBriefStatistics(const GenerationResult& result) {
   const Timings& t = result.timings;
   return Print("[%lld tokens, %.1f tokens per second, %.2f per step]\n",
-               static_cast<long long>(t.predicted_n), PerSecond(t.predicted_n, t.predicted_ms),
+               static_cast<long long>(t.predicted_n), api::PerSecond(t.predicted_n, t.predicted_ms),
                result.speculative.mean_acceptance_length);
 }
 
 Json GenerationJson(const GenerationResult& result, const std::string& model) {
-  const SpeculativeStats& s = result.speculative;
   Json json;
   json["text"] = result.text;
   json["tokens"] = result.tokens;
   json["finish_reason"] = ToString(result.finish_reason);
   json["seed"] = result.seed;
   json["timings"] = api::TimingsJson(result.timings);
-  json["speculative"] = {{"type", s.type},
-                         {"steps", s.steps},
-                         {"mean_acceptance_length", s.mean_acceptance_length},
-                         {"acceptance_per_position", s.acceptance_per_position},
-                         {"exactness", ExactnessName(s.lossless)},
-                         {"distinct_4gram", result.distinct_4gram},
-                         {"draft_ms", s.draft_ms},
-                         {"target_ms", s.target_ms},
-                         {"verify_ms", s.verify_ms},
-                         {"commit_ms", s.commit_ms},
-                         {"proposed", s.proposed},
-                         {"draft_bytes", s.draft_bytes},
-                         {"dice", s.dice},
-                         {"uses", UsesJson(s)},
-                         {"policy", PolicyJson(s)},
-                         {"by_drafter", CountsJson(s.by_drafter, false)},
-                         {"by_context", CountsJson(s.by_context, true)}};
-  if (!s.notice.empty()) json["speculative"]["notice"] = s.notice;
+  json["speculative"] = api::FullSpeculationJson(result);
   if (const PartialVerificationStats& p = result.partial_verification; p.enabled) {
     json["partial_verification"] = {{"approximate", true},
                                     {"refreshes", p.refreshes},
