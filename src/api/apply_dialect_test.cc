@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What a model writes thoughts, channels and calls with follows from its template and from the request.
 #include "api/apply_dialect.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lines of a batch are requests in OpenAI's form, and lines of answers are read again as they were written.
 #include "api/batch_lines.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Bodies of requests as JSON: what is wrong is named with its place, and nothing hostile takes long.
 #include "api/fields.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Requests and answers in Ollama's form.
 #include "api/ollama.h"
 
 #include <gmock/gmock.h>

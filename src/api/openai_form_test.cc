@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Answers in OpenAI's form, whole and in pieces, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Requests in OpenAI's form: every field is honoured, or refused by its name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tools that a request offers: they are read, told to the model, and calls come back in the API's form.
 #include "api/tools.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The share of attention that positions get is the softmax, by a loop over all of them.
 #include "attention/attention_mass.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Attention that is computed in parts and merged has the bits of one computation, however it was cut.
 #include "attention/state_merging.h"
 
 #include <gtest/gtest.h>

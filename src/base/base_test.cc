@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Random numbers, threads, files, hashes and other small things that all modules use.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>

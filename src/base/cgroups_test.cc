@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Limits of control groups, read from made-up files of /proc and /sys.
 #include "base/cgroups.h"
 
 #include <gmock/gmock.h>

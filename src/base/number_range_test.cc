@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A range of numbers says in few words what is wrong with a number outside.
 #include "base/number_range.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// UTF-8 is read, written, mended and counted as Unicode says, for every character there is.
 #include "base/utf8.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Perplexity is the same however a text is cut, and is that of the library's own probabilities.
 #include "bench/perplexity.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Charts are well-formed SVG with what they were given, whatever the values and names are.
 #include "chart/chart.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Templates that models without one may use are those of llama.cpp.
 #include "chat/builtin_templates.h"
 
 #include <gmock/gmock.h>

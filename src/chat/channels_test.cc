@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Answers in channels are told apart into thoughts, words and calls, however they are cut.
 #include "chat/channels.h"
 
 #include <gmock/gmock.h>

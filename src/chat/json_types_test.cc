@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The types of arguments are read off their schema.
 #include "chat/json_types.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The grammar of calls in tags allows what the model is shown, and what it allows is read back.
 #include "chat/tagged_grammar.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Thoughts are told from what is said, and a prompt forbids them where a request does.
 #include "chat/thinking.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Calls of tools are found in a model's text in each form that models write.
 #include "chat/tool_calls.h"
 
 #include <gmock/gmock.h>

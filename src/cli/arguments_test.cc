@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Options as other programs write them are understood, or refused with what would be right.
 #include "cli/arguments.h"
 
 #include <gmock/gmock.h>

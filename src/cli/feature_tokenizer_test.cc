@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Documents for training become the tokens that a prompt would have.
 #include "cli/feature_tokenizer.h"
 
 #include <gtest/gtest.h>

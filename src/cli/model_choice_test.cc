@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Which model runs where none was named.
 #include "cli/model_choice.h"
 
 #include <gmock/gmock.h>

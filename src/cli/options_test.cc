@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Options are parsed into the library's own, with its defaults, and mistakes are said in few words.
 #include "cli/options.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What the program says of an answer and of a model, as text and as JSON.
 #include "cli/report.h"
 
 #include <gmock/gmock.h>

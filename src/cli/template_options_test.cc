@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A chat template may be given as a name, a text or a file.
 #include "cli/template_options.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Costs of passes are measured in a given time, on clocks that a test turns.
 #include "decode/calibration.h"
 
 #include <gtest/gtest.h>

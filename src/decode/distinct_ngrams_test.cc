@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The share of n-grams that are distinct, against a set of all of them.
 #include <gtest/gtest.h>
 
 #include <set>

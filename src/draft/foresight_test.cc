@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Who knows the dice knows what the target will choose: chances are honest, and a perfect draft is never
+// wrong.
 #include "draft/foresight.h"
 
 #include <gmock/gmock.h>

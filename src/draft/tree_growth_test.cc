@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Trees of each shape have the nodes that a search by force finds, within their budget.
 #include "draft/tree_growth.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A draft takes the memory that was planned for it.
 #include "draft/draft_memory.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A language model as a draft: its trees, the part of the text it sees, and which models fit.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

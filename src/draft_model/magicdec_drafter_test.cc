@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The target as its own draft, over a window of its cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

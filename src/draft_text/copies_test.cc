@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Where a text that is copied with changes goes on.
 #include "draft_text/copies.h"
 
 #include <gtest/gtest.h>

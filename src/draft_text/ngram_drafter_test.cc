@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Guesses by equal n-grams are those of a scan of the text, by the rules of this and of other programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The index of n-grams finds what a scan finds, at a cost that does not grow with the text.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Counts of n-grams are those of a scan, in memory, merged, pruned and in files.
 #include "formats/ngram_prior.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Prediction by partial matching has the probabilities of its recursion, and drafts by them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

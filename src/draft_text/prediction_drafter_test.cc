@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A text that the answer is likely to be is followed, left and found again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

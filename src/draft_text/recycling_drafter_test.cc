@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Likely tokens of earlier rows are proposed again, in memory and from a file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The automaton of a text's suffixes counts what a scan counts, in constant time a token.
 #include "draft_text/suffix_automaton.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A corpus finds what a scan of its texts finds, and damaged files are refused.
 #include "draft_text/suffix_corpus.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Guesses by suffixes of this text and of a corpus.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A prompt that goes on with the last message ends where its content does, whatever the template is.
 #include "engine/continued_prompt.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A text may end where a line is indented less than the first one.
 #include "engine/indent_limit.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Memory is planned before it is taken: what fits, what is refused, and with which numbers.
 #include "engine/memory_plan.h"
 
 #include <gmock/gmock.h>

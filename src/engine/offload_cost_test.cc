@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Keys in a file are refused where reading them takes longer than is worth it.
 #include "engine/offload_cost.h"
 
 #include <gmock/gmock.h>

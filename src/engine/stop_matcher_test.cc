@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A text ends at the first stop string, however it comes in pieces, and nothing else is held back.
 #include "engine/stop_matcher.h"
 
 #include <gtest/gtest.h>

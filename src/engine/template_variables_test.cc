@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What a request says beside its messages gets to the chat template.
 #include "engine/template_variables.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Scores of answers against references.
 #include "eval/quality.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Samples of tasks are read from plain and compressed files; mistakes have a file and a line.
 #include "eval/samples.h"
 
 #include <gmock/gmock.h>

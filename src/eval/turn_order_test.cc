@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Methods that are compared take turns, so that none is always first.
 #include "eval/turn_order.h"
 
 #include <gtest/gtest.h>

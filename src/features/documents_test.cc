@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Documents for training are read from plain and compressed files; mistakes have a file and a line.
 #include "features/documents.h"
 
 #include <gmock/gmock.h>

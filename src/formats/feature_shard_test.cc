@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Shards of features come back as they were written, and files that are not whole are refused.
 #include "formats/feature_shard.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A model in several files is one model, and what is missing of it is named.
 #include "formats/gguf_shards.h"
 
 #include <gmock/gmock.h>

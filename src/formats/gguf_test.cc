@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// GGUF files that were put together byte by byte are read, and their values are typed.
 #include "formats/gguf.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What is written as GGUF is read back, and a file is whole or not there.
 #include "formats/gguf_writer.h"
 
 #include <gmock/gmock.h>

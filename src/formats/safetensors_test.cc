@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// safetensors files are read and written; each kind of damage is refused.
 #include "formats/safetensors.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A session comes back from its file as it was; each damage to a byte is noticed.
 #include "formats/session_file.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Lists of strings come back from bytes as they were.
 #include "formats/string_list.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Made-up models have what real ones have, as a function of their options.
 #include "formats/tiny_model.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Grammars as llama.cpp writes them are read, and mistakes have a line.
 #include "grammar/gbnf.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// JSON schemas become what the grammar compiler takes, with the meaning that they had.
 #include "grammar/json_schema.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rules on tokens beside a grammar: some only, none of these, no end yet.
 #include "grammar/token_rules.h"
 
 #include <gmock/gmock.h>

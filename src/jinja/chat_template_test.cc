@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Templates render what Python's Jinja renders, and hostile ones end.
 #include "jinja/chat_template.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// JSON with whole integers is read and written as it is.
 #include "json/json_text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table of kernels that runs is the best one that this CPU has, or the one that was asked for.
 #include "kernels/dispatch.h"
 
 #include <cstdlib>

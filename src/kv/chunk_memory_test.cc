@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Chunks hold their bytes in memory and in a file.
 #include "kv/chunk_memory.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A cache changes by transactions alone: commits keep a path, what is not committed leaves nothing.
 #include "kv/full_cache.h"
 
 #include <gtest/gtest.h>

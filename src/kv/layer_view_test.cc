@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A draft sees a layer's keys as they are, wherever they lie.
 #include "kv/layer_view.h"
 
 #include <gtest/gtest.h>

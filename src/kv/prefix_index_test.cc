@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The tree of known beginnings agrees with a list of all texts.
 #include "kv/prefix_index.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What of earlier prompts is kept, and what goes first, against a plain list.
 #include "kv/prompt_cache.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A window with sinks keeps what it should, in memory that does not grow.
 #include "kv/streaming_cache.h"
 
 #include <gtest/gtest.h>

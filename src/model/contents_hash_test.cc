@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The hash of a file's contents is remembered, and another file is noticed.
 #include "model/contents_hash.h"
 
 #include <gmock/gmock.h>

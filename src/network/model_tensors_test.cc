@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The table of tensors lists those of a model's file.
 #include "network/model_tensors.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The description of a model is read from its file, and each mistake in it is named.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Regular expressions mean what all dialects agree on; the rest is refused by name.
 #include "pattern/regex.h"
 
 #include <gmock/gmock.h>

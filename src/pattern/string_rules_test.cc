@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Patterns, lengths and formats of strings hold together, and hostile ones end.
 #include "pattern/string_rules.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// How often guesses of a score are accepted is learned, forgotten and kept apart.
 #include "policy/acceptance_table.h"
 
 #include <gtest/gtest.h>

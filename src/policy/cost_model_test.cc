@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What passes cost: a table of measured points that rounds correct.
 #include "policy/cost_model.h"
 
 #include <gmock/gmock.h>

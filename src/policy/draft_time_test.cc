@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What asking a drafter takes is found as a line over levels, in noise.
 #include "policy/draft_time.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The filter weighs what was seen by its certainty.
 #include "policy/kalman_filter.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What deeper levels of a tree promise follows from the levels above.
 #include "policy/level_chances.h"
 
 #include <gmock/gmock.h>

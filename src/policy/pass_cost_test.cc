@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What a pass over several sequences costs, from what one sequence costs.
 #include "policy/pass_cost.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Sequences that share passes guess where that pays, on machines that are tables of costs.
 #include "policy/pass_policy.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The first candidates of a row are those of a row that is sorted whole.
 #include "sampling/candidates.h"
 
 #include <gmock/gmock.h>

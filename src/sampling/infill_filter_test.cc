@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A text with a hole ends where going on is not likely.
 #include "sampling/infill_filter.h"
 
 #include <gmock/gmock.h>

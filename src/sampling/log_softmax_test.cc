@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Log-probabilities that answers report, and the likeliest tokens.
 #include "sampling/log_softmax.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows of logits answer the same wherever they lie.
 #include "sampling/logit_rows.h"
 
 #include <gtest/gtest.h>

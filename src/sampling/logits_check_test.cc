@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A row in which no token can be chosen is an error that names the logit.
 #include "sampling/logits_check.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Tokens are drawn by the law of their filters and penalties, as a function of seed and position.
 #include "sampling/sampler.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The few largest logits are the beginning of a sorted row.
 #include "sampling/top_logits.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The most probable tokens of a row are those of a sorted softmax.
 #include "sampling/top_tokens.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Bodies that were sent compressed are those that were meant, and no bomb goes off.
 #include "server/body_coding.h"
 
 #include <gmock/gmock.h>

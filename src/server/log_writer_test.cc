@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Nobody who writes to the log waits for who reads it.
 #include "server/log_writer.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// What an answer to an editor's prompt is likely to be, from the prompt alone.
 #include "server/predictions.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Conversion of 16-bit floats, for every value there is.
 #include "tensor/half.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Weights of each type are within a step of what was encoded.
 #include "tensor/quantize.h"
 
 #include <gtest/gtest.h>

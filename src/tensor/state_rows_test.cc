@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rows of states are the same wherever they lie.
 #include "tensor/state_rows.h"
 
 #include <gmock/gmock.h>

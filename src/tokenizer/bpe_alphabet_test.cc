@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Every byte has a printable character of its own, and comes back from it.
 #include "tokenizer/bpe_alphabet.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Merges of byte pairs are those of the definition, in less time.
 #include "tokenizer/bpe_model.h"
 
 #include <gmock/gmock.h>

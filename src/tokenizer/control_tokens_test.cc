@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Which tokens end, think, call or have a place in prompts, by their ids and names.
 #include "tokenizer/control_tokens.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Prompts with a hole in the form of each model, cut to what fits.
 #include "tokenizer/infill_prompt.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Texts are cut before merging as each kind of model expects it.
 #include "tokenizer/pretokenizer.h"
 
 #include <gmock/gmock.h>

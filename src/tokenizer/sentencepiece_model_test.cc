@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// SentencePiece's merges are those of the definition, and texts come back.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

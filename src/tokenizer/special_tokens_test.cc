@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Special tokens are found in a text from the left, the longest first.
 #include "tokenizer/special_tokens.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Text that comes in tokens is whole characters at all times.
 #include <gtest/gtest.h>
 
 #include <random>

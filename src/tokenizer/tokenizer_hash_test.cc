@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Two tokenizers have one hash if they make the same tokens.
 #include "tokenizer/tokenizer_hash.h"
 
 #include <gtest/gtest.h>

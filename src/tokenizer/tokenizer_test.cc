@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Texts become tokens and come back, special tokens and bytes included.
 #include "tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>

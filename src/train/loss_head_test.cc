@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A loss over some tokens of the head stands for that over all of them.
 #include "train/loss_head.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Rates, orders and positions of training as functions of step and seed.
 #include "train/schedule.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The log of training has a line for each step, and goes on after a run that was cut off.
 #include "train/train_log.h"
 
 #include <gmock/gmock.h>

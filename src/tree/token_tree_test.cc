@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// Trees of tokens keep their invariants, whatever is added or taken away.
 #include "tree/token_tree.h"
 
 #include <gmock/gmock.h>

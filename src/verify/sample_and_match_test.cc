@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// The walk through a tree commits what plain decoding would have chosen, and nothing else.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

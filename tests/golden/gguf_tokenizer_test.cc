@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A tokenizer is read from the keys of a GGUF file.
 #include "engine/gguf_tokenizer.h"
 
 #include <gmock/gmock.h>
