@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/testing/files.h"
+#include "draft_model/registry.h"
 #include "formats/tiny_model.h"
 #include "longspec/engine.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "base/testing/files.h"
 #include "draft_model/option_use.h"
+#include "draft_model/testing/longspec_files.h"
 #include "formats/testing/file_size_limit.h"
 #include "kv/chunk_pool.h"
 #include "longspec/engine.h"

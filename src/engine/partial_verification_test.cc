@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/testing/files.h"
 #include "decode/testing/samplings.h"
+#include "draft_model/testing/longspec_files.h"
 #include "kernels/dispatch.h"
 #include "kv/full_cache.h"
 #include "kv/retrieval_cache.h"

@@ -35,7 +35,7 @@ TEST_F(SlotsTest, SlotsAreSavedRestoredAndErased) {
   EXPECT_EQ(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
   EXPECT_GT(Ok("/v1/completions", body)["timings"]["cache_n"], 0);
   // In another server.
-  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder});
+  Serve({.scheduler = {.parallel = 2}, .slot_save_path = folder.path()});
   EXPECT_EQ(Ok("/slots/1?action=restore", {{"filename", "a.bin"}})["n_restored"], saved["n_saved"]);
   const json again = Ok("/v1/completions", body);
   EXPECT_EQ(again["choices"], first["choices"]);
