@@ -269,11 +269,9 @@ Batch MakeBatch(const FeatureSet& set, std::span<const int> sequences, const Sha
   batch.labels = at::tensor(labels, at::kLong);
   batch.targets.ids = at::tensor(ids, at::kLong).view({n_rows, labeller.width()});
   batch.targets.weights = at::tensor(weights, at::kFloat).view({n_rows, labeller.width()});
-  if (set.only_tokens()) {
-    ShardNeeds all = needs;
-    all.final_hidden |= labeller.states();
-    set.states()->Compute(all, &batch);
-  }
+  ShardNeeds all = needs;
+  all.final_hidden |= labeller.states();
+  if (set.only_tokens() && all.any()) set.states()->Compute(all, &batch);
   if (labeller.states()) {
     batch.targets.states = batch.final_hidden.index_select(0, batch.rows.to(batch.final_hidden.device()));
     batch.targets.soft = at::tensor(soft, at::kFloat);

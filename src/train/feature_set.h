@@ -27,6 +27,8 @@ struct ShardNeeds {
   bool keys_values = false;   // of the last layer
   bool final_hidden = false;  // after the final norm
   std::vector<int> layers;    // the residual stream after these
+
+  bool any() const { return keys_values || final_hidden || !layers.empty(); }
 };
 
 class FeatureSet {
@@ -43,7 +45,8 @@ class FeatureSet {
   const FeatureSequence& sequence(int i) const { return sequences_[static_cast<size_t>(i)]; }
   const FeatureKeep& keep(int i) const { return *keeps_[static_cast<size_t>(i)]; }  // of that sequence
   std::vector<int64_t> lengths() const;                                             // by sequence
-  // Whether the shards hold tokens alone: then batches have what `states` compute. REQUIRES: set before them.
+  // Whether the shards hold tokens alone: then batches have what `states` compute. REQUIRES: set before
+  // batches that need some.
   bool only_tokens() const { return only_tokens_; }
   void ComputeWith(std::shared_ptr<const TargetStates> states) { states_ = std::move(states); }
   const TargetStates* states() const { return states_.get(); }

@@ -118,6 +118,18 @@ TEST(FeatureSet, SaysWhatIsMissing) {
   EXPECT_THAT(set->Has({.layers = {0, 1}}).message(), ::testing::HasSubstr("needs hidden:0"));
 }
 
+// A draft that reads nothing of the target and learns the tokens of a text needs no states of it.
+TEST(MakeBatch, TokensAloneNeedNoStatesIfNothingReadsThem) {
+  const Rig rig({}, {kLength}, {}, {.kv = false}, 0);
+  const auto set = FeatureSet::Open(rig.options.features);
+  ASSERT_TRUE(set.ok() && set->only_tokens());
+  ASSERT_EQ(set->states(), nullptr);
+  const std::vector<int> sequences = {1};
+  const Batch batch = MakeBatch(*set, sequences, {}, {});
+  EXPECT_EQ(batch.rows.numel(), kLength - 1);
+  EXPECT_FALSE(batch.final_hidden.defined());
+}
+
 TEST(MakeBatch, SequencesArePacked) {
   const Rig rig({}, {48, 17, 30});
   const auto set = FeatureSet::Open(rig.options.features);

@@ -262,7 +262,7 @@ Status ResolveLm(TraineeOptions* o, const FeatureTarget&, int n_layer) {
   if (o->layers.empty()) {
     // The first and the last, and two between them.
     for (int i = 0; i < 4; ++i) o->layers.push_back(i * (n_layer - 1) / 3);
-    o->layers.erase(std::ranges::unique(o->layers).begin(), o->layers.end());
+    o->layers.erase(std::unique(o->layers.begin(), o->layers.end()), o->layers.end());
   }
   if (std::ranges::all_of(o->layers, [&](int layer) { return layer >= 0 && layer < n_layer; })) return {};
   return InvalidArgument("--layers: must be layers of the " +

@@ -223,6 +223,29 @@ TEST(Lm, MayBeCutOutOfASmallerModel) {
   }
 }
 
+// A token without a row of its own is read as the one whose embedding points most nearly the same way.
+TEST(Lm, TheNearestTokenStandsIn) {
+  const KindRig rig({.kind = "lm"});
+  const auto file = GgufFile::Open(WriteSibling(rig, true));
+  const auto target = GgufFile::Open(rig.options.model);
+  const auto set = FeatureSet::Open(rig.options.features);
+  const std::vector<int64_t> vocab = {3, 40, 77, 120, 300};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const auto sibling = LoadSibling(*file, **target, set->target(), vocab, at::kCPU, type);
+    ASSERT_TRUE(sibling.ok()) << sibling.status().message();
+    const at::Tensor rows = *LoadRows(**file, "token_embd.weight", 384, 32);
+    const at::Tensor unit = rows / rows.norm(2, 1, true);
+    const at::Tensor chosen = unit.index_select(0, at::tensor(vocab, at::kLong));
+    const at::Tensor nearness = at::mm(unit, chosen.t());
+    const at::Tensor& stands = (*sibling)->stand_ins;
+    ASSERT_EQ(stands.numel(), 384);
+    const at::Tensor taken = nearness.gather(1, stands.unsqueeze(1)).squeeze(1);
+    EXPECT_LT((nearness.amax(1) - taken).max().item<double>(), type == at::kFloat ? 1e-5 : 0.02);
+    for (size_t i = 0; i < vocab.size(); ++i)
+      EXPECT_EQ(stands[vocab[i]].item<int64_t>(), static_cast<int64_t>(i));
+  }
+}
+
 TEST(Lm, ASiblingThatDoesNotFitIsRefused) {
   KindRig rig({.kind = "lm"});
   rig.options.draft.sibling = WriteSibling(rig, true);

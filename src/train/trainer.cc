@@ -400,10 +400,10 @@ Status CheckDistillation(const TrainOptions& options, const FeatureSet& features
                          " tell nothing of what the target expects: " + has.message());
 }
 
-// What shards of tokens alone leave out is computed.
+// What shards of tokens alone leave out is computed, if it is read.
 Status ComputeStates(const TrainOptions& options, at::Device device, Data* data) {
-  const bool validated = data->validation && data->validation->only_tokens();
-  if (!data->features.only_tokens() && !validated) return {};
+  const bool trained = data->features.only_tokens() && (options.distill > 0.0 || data->needs.any());
+  if (!trained && !(data->validation && data->validation->only_tokens())) return {};
   const at::ScalarType type = options.draft.precision == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   LS_ASSIGN(TargetStates loaded, TargetStates::Load(*data->model, data->features.target(), device, type));
   const auto states = std::make_shared<const TargetStates>(std::move(loaded));
@@ -441,7 +441,6 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   LS_ASSIGN(const at::Device device, ParseDevice(options.device));
   LS_TRY(CheckPrecision(options.draft.precision, device));
   LS_ASSIGN(Data data, OpenData(options));
-  LS_TRY(ComputeStates(options, device, &data));
   LS_ASSIGN(data.sibling, OpenSibling(options));
   LS_ASSIGN(const int n_layer, CountLayers(data.sibling != nullptr ? *data.sibling : *data.model));
   LS_TRY(kind->resolve(&options.draft, data.features.target(), n_layer));
@@ -454,6 +453,7 @@ Result<TrainSummary> TrainUnguarded(TrainOptions options,
   data.needs = kind->needs(options.draft);
   LS_TRY(data.features.Has(data.needs));
   if (data.validation) LS_TRY(data.validation->Has(data.needs));
+  LS_TRY(ComputeStates(options, device, &data));
   LS_ASSIGN(std::unique_ptr<Trainee> trainee, MakeTrainee(options, *kind, data, device));
   const int threads = options.threads > 0 ? options.threads : device.is_cpu() ? at::get_num_threads() : 1;
   if (device.is_cpu()) {
