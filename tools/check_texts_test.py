@@ -28,8 +28,8 @@ class CheckTextsTest(unittest.TestCase):
         self.assertEqual(self.messages("a.cc", LICENCE + "int a;\n"), [])
         self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"),
                          [])
-        self.assertEqual(self.messages("a.cc", LICENCE + "// see there.md and docs/there.md\n// and https://example.com/no.md\n"),
-                         [])
+        cites = "// see there.md and docs/there.md\n// and https://example.com/no.md\n"
+        self.assertEqual(self.messages("a.cc", LICENCE + cites), [])
         self.assertEqual(self.messages("a", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\necho\n"), [])
 
     def test_bad_files(self):

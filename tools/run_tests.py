@@ -77,7 +77,8 @@ DEV_LEFT_OUT = {"recorded_test": ("PolicyOnRecordings.*",),
                 "bench_test": ("BenchTest.SelfcheckCatchesKernels*",), "model_test": ("NotFinite.OneBrokenWeight*",),
                 "attention_test": ("Attention.KeysSummedTogetherCutAnywhere",),
                 "draft_test": ("OptTree.IsTheBestOfAllExploredNodes",),
-                "eval_test": ("EveryDraftersProposals.AreTheSameInAnEvaluation", "EveryDraftersProposals.AreTheSameInAFork",
+                "eval_test": ("EveryDraftersProposals.AreTheSameInAnEvaluation",
+                              "EveryDraftersProposals.AreTheSameInAFork",
                               "EveryDraftersProposals.AreTheSameInABatchThatSharesABeginning"),
                 "draft_text_test": ("*.*ATokenCosts*", "NgramPriorTest.NodesMayHaveManyChildren",
                                     "*.CountsWhatAScanCounts"),
@@ -94,11 +95,11 @@ TIMED_TESTS = {"draft_text_test": ("*.*ATokenCosts*",)}
 # What strangers send to a server: three times as long.
 FUZZ_LONGER = ("openai_request_fuzz", "other_request_fuzz")
 # Longest first: what is begun last is short, and no core waits for it.
-LONG = ("test_cli.py", "test_kept_schemas.py", "kernels_test", "test_server_faults.py", "golden_test", "draft_model_test",
-        "engine_test", "test_server.py", "attention_test", "decode_test", "model_test", "test_draft_models.py",
-        "test_agents.py", "grammar_test", "bench_test", "test_page.py", "eval_test", "cli_test", "test_features.py",
-        "verify_test", "recorded_test", "test_dice.py", "test_recorded.py", "server_test", "draft_text_test",
-        "tokenizer_test", "test_sessions.py", "test_structured_output.py")
+LONG = ("test_cli.py", "test_kept_schemas.py", "kernels_test", "test_server_faults.py", "golden_test",
+        "draft_model_test", "engine_test", "test_server.py", "attention_test", "decode_test", "model_test",
+        "test_draft_models.py", "test_agents.py", "grammar_test", "bench_test", "test_page.py", "eval_test",
+        "cli_test", "test_features.py", "verify_test", "recorded_test", "test_dice.py", "test_recorded.py",
+        "server_test", "draft_text_test", "tokenizer_test", "test_sessions.py", "test_structured_output.py")
 CHECKS = (
     ("floors", [sys.executable, "tools/check_layers.py"]),
     ("texts", [sys.executable, "tools/check_texts.py"]),
@@ -464,7 +465,8 @@ def tsan(tally):
     if AHEAD.built("tsan", tally):
         environment = {"LONGSPEC_SKIP_SLOW": "1"}
         if re.search(r"^flags\b.*\bavx2\b", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE):
-            environment["LONGSPEC_KERNELS"] = "avx2"  # of wider instructions nothing is watched (src/kernels/CMakeLists.txt)
+            # Of wider instructions nothing is watched (src/kernels/CMakeLists.txt).
+            environment["LONGSPEC_KERNELS"] = "avx2"
         # Not each on a core of its own: threads that share a core are never in the same place at once.
         add_all(functools.partial(result_of_program, "tsan", environment, TSAN_PROGRAMS),
                 longest_first(f"tests/{name}" for name in TSAN_PROGRAMS), cores(), tally)

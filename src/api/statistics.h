@@ -17,7 +17,6 @@ nlohmann::ordered_json TimingsJson(const Timings& timings);
 
 // What clients see: {"type", "rounds", "mean_acceptance_length", "by_drafter": [{"name", "drafted",
 // "accepted"}]}
-// "accepted"}]}
 nlohmann::ordered_json SpeculationJson(const SpeculativeStats& stats);
 
 // All that is known, for whoever runs the program.

@@ -157,8 +157,10 @@ int RunConvert(const ConvertOptions& options) {
       return ConvertLm(**file, options, *type);
   }
   if (options.of_lm()) {
-    return Fail(InvalidArgument(std::string(options.reduced() ? "--draft-vocab" : "--layers") +
-                                ": of a language model alone, which " + options.input + " is not"),
+    const std::string given = options.vocab > 0   ? "--draft-vocab"
+                              : options.reduced() ? "--draft-coverage"
+                                                  : "--layers";
+    return Fail(InvalidArgument(given + ": of a language model alone, which " + options.input + " is not"),
                 Stage::kLoad);
   }
   const auto checkpoint = OpenDraftCheckpoint(options.input);

@@ -202,7 +202,11 @@ class Generate(DraftModelTestCase):
         self.expect_error(longspec("convert", draft, self.path("again.gguf"), *head), 2, "of a whole model")
         self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:2]), 2, "--prior")
         folder = write_draft(self.path("draft"))
-        self.expect_error(longspec("convert", folder, self.path("x.gguf"), *head), 2, "of a language model alone")
+        for option in (head[:2], ("--draft-coverage", "95")):
+            done = longspec("convert", folder, self.path("x.gguf"), *option, *head[2:])
+            self.expect_error(done, 2, option[0] + ": of a language model alone")
+        done = longspec("convert", folder, self.path("x.gguf"), "--layers", "0")
+        self.expect_error(done, 2, "--layers: of a language model alone")
         other = os.path.join(ROOT, "models/priors/qwen2.ngrams")
         self.expect_error(longspec("convert", MODEL, self.path("x.gguf"), *head[:3], other), 2, "qwen2.ngrams")
 
