@@ -9,7 +9,7 @@ GGUF     = $(shell python3 tools/get_model --path $(MODEL))
 SOURCES  = $(shell git ls-files '*.cc' '*.h')
 
 .DEFAULT_GOAL := release
-.PHONY: trainer release model demo test test-arm coverage fuzz bench format tidy install clean help
+.PHONY: trainer release model demo test test-all test-arm coverage fuzz bench format tidy install clean help
 
 release:        ## Build build/release/longspec (the default); CUDA=1: for NVIDIA's cards as well
 	@tools/setup.sh build
@@ -34,12 +34,16 @@ demo:           ## Fetch, build, and write the same texts with speculation and w
 	@$(MAKE) --no-print-directory -j2 release model PROGRESS=--lines
 	@LONGSPEC=$(PROGRAM) MODEL=$(GGUF) tools/demo.sh
 
-test:           ## Build and run all tests; ends with "N passed, N failed"
+# What run_tests.py is asked for: nothing is every test, once.
+test-all: STAGES = all
+test:           ## Build and run every test; ends with "N passed, N failed"
+test-all:       ## The same, and again under AddressSanitizer, UBSan and ThreadSanitizer, and fuzzing
+test test-all:
 	@tools/setup.sh test || { echo "0 passed, 1 failed"; exit 1; }
 	@tools/setup.sh model && python3 tools/get_model smollm2 \
 	  || echo "warning: no model of the tests; those that need it are skipped" >&2
 	@python3 tools/get_xgrammar || echo "warning: no xgrammar; structured output is not tested" >&2
-	@python3 tools/run_tests.py
+	@python3 tools/run_tests.py $(STAGES)
 
 test-arm:       ## Build and run the tests below the engine for AArch64, under emulation
 	@tools/setup.sh arm || { echo "0 passed, 1 failed"; exit 1; }

@@ -90,11 +90,9 @@ def main():
         return tally.finish()
     for counts in BUILD.rglob("*.gcda"):  # of an earlier run
         counts.unlink()
-    programs = run_tests.targets_of("coverage", r"tests/\w+_test")
-    run_tests.run_programs("coverage", programs, {"LONGSPEC_SKIP_SLOW": "1"}, tally)
     # The command line is mostly tested by running it, most of it on the small model: without that (make model
     # MODEL=smollm2), cli is below the minimum.
-    run_tests.run_end_to_end("coverage", {"LONGSPEC_SKIP_SLOW": "1"}, tally)
+    run_tests.run_everything("coverage", tally, {}, {"LONGSPEC_SKIP_SLOW": "1"}, {"LONGSPEC_SKIP_SLOW": "1"})
     modules = by_module(measure())
     lines, low = table(modules, minimum)
     print("\n" + "\n".join(lines) + "\n")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
 
-  run_tests.py [STAGE...]       if none is named: checks ci trainer dev tsan fuzz installed
+  run_tests.py [STAGE...]       if none is named: checks ci trainer installed, which are all tests
+  run_tests.py all              these, and under sanitizers: checks ci trainer dev tsan fuzz installed
   run_tests.py --build STAGE... builds what the tests of these stages need, and runs nothing
 
   checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
@@ -543,8 +544,9 @@ def arm(tally):
                  "--gtest_filter=DispatchTest.*"], environment, tally)
 
 
-DEFAULT_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)
-STAGES = {stage.__name__: stage for stage in (*DEFAULT_STAGES, real, arm)}
+DEFAULT_STAGES = (checks, ci, trainer, installed)
+ALL_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)  # what `all` names
+STAGES = {stage.__name__: stage for stage in (*ALL_STAGES, real, arm)}
 
 
 # What is built for a stage before its tests run; the trainer is not, as it is configured anew in the folder of ci.
@@ -651,12 +653,13 @@ def main(arguments):
     only_build = arguments[:1] == ["--build"]
     if only_build:
         arguments = arguments[1:]
-    unknown = [name for name in arguments if name not in STAGES]
+    unknown = [name for name in arguments if name not in STAGES and name != "all"]
     if unknown:
-        print(f"run_tests: unknown stage '{unknown[0]}'; known: {' '.join(STAGES)}", file=sys.stderr)
+        print(f"run_tests: unknown stage '{unknown[0]}'; known: all {' '.join(STAGES)}", file=sys.stderr)
         return 2
     stages = {name: stage for name, stage in STAGES.items()
-              if name in arguments or (not arguments and stage in DEFAULT_STAGES)}
+              if name in arguments or (not arguments and stage in DEFAULT_STAGES)
+              or ("all" in arguments and stage in ALL_STAGES)}
     if only_build:
         return build_only(stages)
     tally = Tally()

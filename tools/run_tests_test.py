@@ -2,6 +2,7 @@
 """The runner must count what programs say, and above all notice what they do not live to say."""
 
 import contextlib
+import functools
 import io
 import os
 import json
@@ -108,14 +109,19 @@ class RunTestsTest(unittest.TestCase):
 
     def test_stages_outside_the_default_run_only_if_named(self):
         ran = []
-        usual, special = (lambda tally: ran.append("usual")), (lambda tally: ran.append("special"))
-        stages = {"usual": usual, "special": special}
-        with mock.patch.multiple(run_tests, STAGES=stages,
-                                 DEFAULT_STAGES=(usual,)), contextlib.redirect_stdout(io.StringIO()):
-            run_tests.main([])
-            self.assertEqual(ran, ["usual"])
-            run_tests.main(["special"])
-            self.assertEqual(ran, ["usual", "special"])
+        stages = {name: functools.partial(lambda name, tally: ran.append(name), name)
+                  for name in ("usual", "watched", "special")}
+        with mock.patch.multiple(run_tests, STAGES=stages, DEFAULT_STAGES=(stages["usual"],),
+                                 ALL_STAGES=(stages["usual"], stages["watched"])), \
+                contextlib.redirect_stdout(io.StringIO()):
+            for arguments, expected in (([], ["usual"]), (["all"], ["usual", "watched"]), (["special"], ["special"]),
+                                        (["special", "all"], ["usual", "watched", "special"])):
+                ran.clear()
+                run_tests.main(arguments)
+                self.assertEqual(ran, expected)
+
+    def test_all_leaves_out_none_that_runs_without_it(self):
+        self.assertLess(set(run_tests.DEFAULT_STAGES), set(run_tests.ALL_STAGES))
 
     def test_the_trainer_is_left_out_or_fails_without_libtorch(self):
         ran = []
