@@ -550,10 +550,10 @@ TEST(SchedulerPrompts, SeveralAnswersShareAPromptWhereMemoryIsFull) {
 // A prompt is found whole where all that was used since fits beside it, whatever came before.
 TEST(SchedulerPrompts, WhatComesAgainFindsAllThatFits) {
   Model model(kernels::Available().front(), 1);
-  constexpr int kChunks = 7, kAnswer = 3;
+  constexpr int kChunks = 7, kWritten = 3;
   OneAfterTheOther scheduler(model, kChunks);
   const int lengths[] = {20, 64, 75, 200, 300, 420, 500, 700, 1100};
-  const auto chunks_of = [&](size_t which) { return (lengths[which] + kAnswer + kKvChunk - 1) / kKvChunk; };
+  const auto chunks_of = [&](size_t which) { return (lengths[which] + kWritten + kKvChunk - 1) / kKvChunk; };
   std::vector<size_t> used;  // last is latest
   std::mt19937 rng(7);
   int n_whole = 0, n_lost = 0;
@@ -562,7 +562,7 @@ TEST(SchedulerPrompts, WhatComesAgainFindsAllThatFits) {
     int room = kChunks - chunks_of(which);
     auto before = std::find(used.rbegin(), used.rend(), which);
     for (auto since = used.rbegin(); since != before; ++since) room -= chunks_of(*since);
-    const int known = scheduler.Known(Text(lengths[which], 200 + static_cast<unsigned>(which)), kAnswer);
+    const int known = scheduler.Known(Text(lengths[which], 200 + static_cast<unsigned>(which)), kWritten);
     if (before == used.rend()) {
       EXPECT_LT(known, 20);
     } else if (room >= 0) {

@@ -21,9 +21,7 @@ using AttentionTest = TableTest;
 LONGSPEC_FOR_EVERY_TABLE(AttentionTest);
 
 constexpr int kHeadDims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256};
-constexpr int kRows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
-
-size_t Size(int64_t n) { return static_cast<size_t>(n); }
+constexpr int kTileRowCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
 
 // One head of one chunk, and rows that look at it.
 struct Chunk {
@@ -109,7 +107,7 @@ TEST_P(AttentionTest, ScoresOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
       if (head_dim % KvMultiple(type) != 0) continue;
-      for (const int n_rows : kRows) {
+      for (const int n_rows : kTileRowCounts) {
         if (head_dim > 64 && n_rows % 3 != 1) continue;
         const Chunk chunk(type, head_dim, n_rows);
         ASSERT_TRUE(SameBits(chunk.Scores(kReferenceTable, 2, 7), chunk.Scores(table(), 2, 7)))
@@ -269,7 +267,7 @@ TEST_P(AttentionTest, ValuesOfEveryHeadAndRowCount) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
       if (head_dim % KvMultiple(type) != 0) continue;
-      for (const int n_rows : kRows) {
+      for (const int n_rows : kTileRowCounts) {
         if (head_dim > 64 && n_rows % 3 != 1) continue;
         const Chunk chunk(type, head_dim, n_rows);
         const std::vector<int> n_keys = RaggedKeys(n_rows, static_cast<uint32_t>(head_dim + n_rows));

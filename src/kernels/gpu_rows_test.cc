@@ -9,9 +9,9 @@
 namespace longspec::kernels::testing {
 namespace {
 
-using Cases = RowCases<FiberDevice>;
+using OfRows = RowCases<FiberDevice>;
 
-TEST(GpuRowsTest, AreTheReferences) { EXPECT_THAT(Cases::All(), ::testing::IsEmpty()); }
+TEST(GpuRowsTest, AreTheReferences) { EXPECT_THAT(OfRows::All(), ::testing::IsEmpty()); }
 
 // In any of some runs, each of which has another order of threads.
 template <typename F>
@@ -28,9 +28,9 @@ bool IsSeen(const F& is_right, int dropped_barrier) {
 TEST(GpuRowsTest, EveryBarrierIsNeeded) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer would find it";
   // Of a norm in three pieces: before and after each is brought, but before the first, and the scale.
-  for (int n = 0; n < 6; ++n) EXPECT_TRUE(IsSeen([] { return Cases::Norm(9000, 1); }, n)) << n;
+  for (int n = 0; n < 6; ++n) EXPECT_TRUE(IsSeen([] { return OfRows::Norm(9000, 1); }, n)) << n;
   // The parts of a search: their warps, and in the draw the key to beat and the warps once more.
-  for (int n = 0; n < 3; ++n) EXPECT_TRUE(IsSeen(Cases::Choice, n)) << n;
+  for (int n = 0; n < 3; ++n) EXPECT_TRUE(IsSeen(OfRows::Choice, n)) << n;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/dice.h"
+#include "base/testing/floats.h"
 #include "kernels/reference/reference.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
@@ -16,11 +17,11 @@
 namespace longspec::kernels::testing {
 namespace {
 
+using longspec::testing::kInfinity;
+using longspec::testing::kNan;
 using GumbelTest = TableTest;
-LONGSPEC_FOR_EVERY_TABLE(GumbelTest);
+LONGSPEC_FOR_TABLES(GumbelTest, TablesThatDiffer(&KernelTable::gumbel_argmax));
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr double kTemperatures[] = {1e-6, 1e-3, 0.1, 0.5, 0.7, 1.0, 1.3, 2.0, 10.0, 1e3, 1e6};
 
 GumbelArgs ArgsOf(const std::vector<float>& logits, double temperature, uint32_t seed) {
@@ -80,7 +81,7 @@ std::vector<float> Masked(int n, Random& random) {
 }
 std::vector<float> WithNaN(int n, Random& random) {
   const int number = random.Below(n);
-  return RowOf(n, [&](int i) { return i == number || random.Below(3) != 0 ? Normal(random, 3.0F) : kNaN; });
+  return RowOf(n, [&](int i) { return i == number || random.Below(3) != 0 ? Normal(random, 3.0F) : kNan; });
 }
 std::vector<float> WithInfinity(int n, Random& random) {
   std::vector<float> row = WithNaN(n, random);
@@ -88,13 +89,13 @@ std::vector<float> WithInfinity(int n, Random& random) {
   return row;
 }
 
-constexpr Row kRows[] = {Real, Flat,        Peaky,  FewValues, Huge,
-                         Tiny, FarFromZero, Masked, WithNaN,   WithInfinity};
+constexpr Row kKindsOfRow[] = {Real, Flat,        Peaky,  FewValues, Huge,
+                               Tiny, FarFromZero, Masked, WithNaN,   WithInfinity};
 
 TEST_P(GumbelTest, EqualsTheReferenceForEveryLength) {
   Random random(1);
   for (int n = 1; n <= 200; ++n) {
-    for (const Row make : kRows) {
+    for (const Row make : kKindsOfRow) {
       const std::vector<float> row = make(n, random);
       for (const double temperature : kTemperatures) {
         const GumbelArgs a = ArgsOf(row, temperature, random.Bits());
@@ -107,7 +108,7 @@ TEST_P(GumbelTest, EqualsTheReferenceForEveryLength) {
 TEST_P(GumbelTest, EqualsTheReferenceForVocabularies) {
   Random random(2);
   for (const int n : {1000, 4095, 32003, 49152}) {
-    for (const Row make : kRows) {
+    for (const Row make : kKindsOfRow) {
       const std::vector<float> row = make(n, random);
       for (const double temperature : {1e-6, 0.3, 1.0, 5.0, 1e6}) {
         const GumbelArgs a = ArgsOf(row, temperature, random.Bits());
@@ -131,7 +132,7 @@ TEST_P(GumbelTest, EqualsTheReferenceForManySeeds) {
 // Beyond what a float can hold of 1 / temperature.
 TEST_P(GumbelTest, TakesAnyTemperature) {
   Random random(4);
-  for (const Row make : kRows) {
+  for (const Row make : kKindsOfRow) {
     const std::vector<float> row = make(150, random);
     for (const double temperature : {1e-300, 1e-40, 0x1p-101, 0x1p-100, 0x1p100, 0x1p101, 1e40, 1e300}) {
       const GumbelArgs a = ArgsOf(row, temperature, random.Bits());
@@ -303,7 +304,7 @@ TEST(GumbelCasesTest, TellAWrongSearch) {
 // ---- The reference
 
 TEST(GumbelReferenceTest, AnyTokenIsDrawnAsOftenAsItsProbability) {
-  const std::vector<float> logits = {0.0F, -1.0F, -kInfinity, 1.0F, kNaN, -2.0F, 1.0F, 0.5F};
+  const std::vector<float> logits = {0.0F, -1.0F, -kInfinity, 1.0F, kNan, -2.0F, 1.0F, 0.5F};
   constexpr int kDraws = 100000;
   for (const double temperature : {0.5, 1.0, 3.0}) {
     double sum = 0;
@@ -334,7 +335,7 @@ TEST(GumbelReferenceTest, KeysAreThoseOfTheDice) {
 }
 
 TEST(GumbelReferenceTest, NeitherNaNNorMinusInfinityIsDrawn) {
-  const std::vector<float> logits = {kNaN, -kInfinity, 3.0F, kNaN, -kInfinity};
+  const std::vector<float> logits = {kNan, -kInfinity, 3.0F, kNan, -kInfinity};
   for (uint32_t seed = 0; seed < 100; ++seed) {
     for (const double temperature : {1e-6, 1.0, 1e6}) {
       EXPECT_EQ(kReferenceTable.gumbel_argmax(ArgsOf(logits, temperature, seed)), 2);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/testing/floats.h"
 #include "kernels/kv_format.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
@@ -18,13 +19,10 @@
 namespace longspec::kernels::testing {
 namespace {
 
+using longspec::testing::kInfinity;
+using longspec::testing::kNan;
 using IntegerAttentionTest = TableTest;
 LONGSPEC_FOR_EVERY_TABLE(IntegerAttentionTest);
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-size_t Size(int64_t n) { return static_cast<size_t>(n); }
 
 // A chunk of one head whose numbers are set one by one; all are zero at first.
 class IntegerChunk {

@@ -17,9 +17,7 @@ namespace longspec::kernels::testing {
 namespace {
 
 using StoreKvTest = TableTest;
-LONGSPEC_FOR_EVERY_TABLE(StoreKvTest);
-
-size_t Size(int64_t n) { return static_cast<size_t>(n); }
+LONGSPEC_FOR_TABLES(StoreKvTest, TablesThatDiffer(&KernelTable::store_kv));
 
 struct Stored {
   std::vector<std::byte> keys, values;

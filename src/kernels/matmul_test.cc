@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/testing/floats.h"
 #include "kernels/packing.h"
 #include "kernels/tables.h"
 #include "kernels/testing/data.h"
@@ -19,6 +20,7 @@
 namespace longspec::kernels::testing {
 namespace {
 
+using longspec::testing::kInfinity;
 using MatmulTest = TableTest;
 LONGSPEC_FOR_EVERY_TABLE(MatmulTest);
 
@@ -326,7 +328,6 @@ TEST_P(MatmulTest, QuantizesBlocksWithOneLargeValue) {
 
 // Whatever else is in the block, and in no other block.
 TEST_P(MatmulTest, QuantizesWhatIsNotFiniteToNoNumbers) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<Q8Block> none(1, kNoNumbersQ8);
   for (const float wrong : {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity}) {
     for (size_t at = 0; at < kQuantBlock; ++at) {
@@ -342,7 +343,6 @@ TEST_P(MatmulTest, QuantizesWhatIsNotFiniteToNoNumbers) {
 }
 
 TEST_P(MatmulTest, QuantizesSuperBlocksThatAreNotFiniteToNoNumbers) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<Q8KBlock> none(1, kNoNumbersQ8K);
   for (const float wrong : {std::nanf(""), -std::nanf(""), kInfinity, -kInfinity}) {
     for (size_t at = 0; at < kSuperBlock; at += 3) {

@@ -141,28 +141,28 @@ PackedWeights PackAll(const TensorView& view) {
   return packed;
 }
 
-constexpr int64_t kRows = 3;
+constexpr int64_t kPackedRows = 3;
 
 std::vector<float> PackedProductQ8(const PackedWeights& packed, const std::vector<Q8Block>& x) {
-  std::vector<float> y(static_cast<size_t>(kRows * packed.matrix().n_out));
+  std::vector<float> y(static_cast<size_t>(kPackedRows * packed.matrix().n_out));
   kReferenceTable.matmul_q8({.w = &packed.matrix(),
                              .x = x.data(),
                              .y = y.data(),
                              .y_stride = packed.matrix().n_out,
-                             .n_rows = kRows,
+                             .n_rows = kPackedRows,
                              .group_begin = 0,
                              .group_end = packed.n_groups()});
   return y;
 }
 
 std::vector<float> PackedProductFloat(const PackedWeights& packed, const std::vector<float>& x) {
-  std::vector<float> y(static_cast<size_t>(kRows * packed.matrix().n_out));
+  std::vector<float> y(static_cast<size_t>(kPackedRows * packed.matrix().n_out));
   kReferenceTable.matmul_float({.w = &packed.matrix(),
                                 .x = x.data(),
                                 .x_stride = packed.matrix().n_in,
                                 .y = y.data(),
                                 .y_stride = packed.matrix().n_out,
-                                .n_rows = kRows,
+                                .n_rows = kPackedRows,
                                 .group_begin = 0,
                                 .group_end = packed.n_groups()});
   return y;
@@ -172,7 +172,7 @@ std::vector<float> PackedProductFloat(const PackedWeights& packed, const std::ve
 std::vector<float> NaiveQ8(const TensorView& view, const std::vector<Q8Block>& x) {
   const int64_t n_block = view.shape[0] / 32;
   std::vector<float> y;
-  for (int64_t row = 0; row < kRows; ++row) {
+  for (int64_t row = 0; row < kPackedRows; ++row) {
     for (int64_t o = 0; o < view.n_rows(); ++o) {
       float acc = 0.0F;
       for (int64_t b = 0; b < n_block; ++b) {
@@ -195,7 +195,7 @@ std::vector<float> NaiveQ8(const TensorView& view, const std::vector<Q8Block>& x
 std::vector<float> NaiveFloat(const std::vector<float>& w, int64_t n_in, const std::vector<float>& x) {
   std::vector<float> y;
   const auto n = static_cast<size_t>(n_in);
-  for (size_t row = 0; row < kRows; ++row) {
+  for (size_t row = 0; row < kPackedRows; ++row) {
     for (size_t o = 0; o < w.size() / n; ++o) {
       float acc = 0.0F;
       for (size_t k = 0; k < n; ++k) acc = std::fma(w[o * n + k], x[row * n + k], acc);
@@ -224,7 +224,7 @@ TEST_P(QuantizedPackingTest, ProductIsTheStoredMatrixs) {
       const PackedWeights packed = PackAll(stored.view);
       EXPECT_TRUE(IsQuantized(packed.matrix().format));
       EXPECT_STREQ(ArithmeticName(packed.matrix().format), "q8");
-      const std::vector<Q8Block> x = testing::TestActivations(kRows, n_in, testing::Fill::kRandom, 61);
+      const std::vector<Q8Block> x = testing::TestActivations(kPackedRows, n_in, testing::Fill::kRandom, 61);
       EXPECT_TRUE(SameBits(NaiveQ8(stored.view, x), PackedProductQ8(packed, x))) << n_out << " x " << n_in;
     }
   }
@@ -332,7 +332,7 @@ TEST_P(FloatPackingTest, ProductIsTheStoredMatrixs) {
     const std::vector<float> w = Rows(stored.view);
     const PackedWeights packed = PackAll(stored.view);
     EXPECT_STREQ(ArithmeticName(packed.matrix().format), "f32");
-    const std::vector<float> x = Random(62).Floats(static_cast<size_t>(kRows * n_in));
+    const std::vector<float> x = Random(62).Floats(static_cast<size_t>(kPackedRows * n_in));
     EXPECT_TRUE(SameBits(NaiveFloat(w, n_in, x), PackedProductFloat(packed, x))) << n_out;
   }
 }
@@ -465,20 +465,20 @@ TEST(Packing, ProductsAreWhatTheyWere) {
   for (const auto& [dtype, hash] : hashes) {
     const Stored stored(dtype, kIn, kOut);
     const PackedWeights packed = PackAll(stored.view);
-    std::vector<float> y(kRows * kOut);
+    std::vector<float> y(kPackedRows * kOut);
     const auto of = [&](auto args) {
       args.w = &packed.matrix();
       args.y = y.data();
       args.y_stride = kOut;
-      args.n_rows = kRows;
+      args.n_rows = kPackedRows;
       args.group_end = packed.n_groups();
       return args;
     };
     if (HasSuperBlocks(packed.matrix().format)) {
-      const auto x = testing::TestActivationsQ8K(kRows, kIn, testing::Fill::kRandom, 63);
+      const auto x = testing::TestActivationsQ8K(kPackedRows, kIn, testing::Fill::kRandom, 63);
       kReferenceTable.matmul_q8k(of(MatmulQ8KArgs{.x = x.data()}));
     } else {
-      const auto x = testing::TestActivations(kRows, kIn, testing::Fill::kRandom, 63);
+      const auto x = testing::TestActivations(kPackedRows, kIn, testing::Fill::kRandom, 63);
       kReferenceTable.matmul_q8(of(MatmulQ8Args{.x = x.data()}));
     }
     EXPECT_EQ(ToHex(HashOf(std::as_bytes(std::span(y)))), hash) << Info(dtype).name;

@@ -35,11 +35,11 @@ std::vector<int32_t> Tokens(int n, unsigned seed) {
   return tokens;
 }
 
-class Model {
+class PrefixModel {
  public:
-  explicit Model(int threads = 2, const kernels::KernelTable* table = kernels::Available().front(),
-                 CacheType type = CacheType::kF16, DType dtype = DType::kQ4_1,
-                 const std::string& architecture = "llama")
+  explicit PrefixModel(int threads = 2, const kernels::KernelTable* table = kernels::Available().front(),
+                       CacheType type = CacheType::kF16, DType dtype = DType::kQ4_1,
+                       const std::string& architecture = "llama")
       : type_(type), team_(threads) {
     bytes_ = *TinyModelBytes({.architecture = architecture,
                               .n_layers = kLayers,
@@ -103,7 +103,7 @@ Tree Branches(int n) {
 }
 
 // Runs the rows `wanted` of the tree, whose ancestors are among them, level by level.
-void RunLevels(Model& m, const KvCache& cache, const Tree& tree, const std::vector<bool>& wanted,
+void RunLevels(PrefixModel& m, const KvCache& cache, const Tree& tree, const std::vector<bool>& wanted,
                LayerPrefix& prefix) {
   std::vector<int> row_of(wanted.size(), -1);
   for (int depth = 0; depth < static_cast<int>(wanted.size()); ++depth) {
@@ -131,7 +131,7 @@ void AddTo(std::vector<float>* all, const StateRows& rows) {
 
 // What a pass over the rows gives: logits of all, then what was tapped, then the keys and values of all
 // layers.
-std::vector<float> Pass(Model& m, KvCache& cache, const Tree& tree, const LayerPrefix* prefix,
+std::vector<float> Pass(PrefixModel& m, KvCache& cache, const Tree& tree, const LayerPrefix* prefix,
                         const Taps& taps = kNoTaps) {
   auto rows = cache.Begin(static_cast<int>(tree.tokens.size()));
   const ForwardSegment segment = {
@@ -173,7 +173,7 @@ std::vector<bool> Part(const Tree& tree, int which) {
   return part;
 }
 
-void ExpectTheBitsOfRowsRunFromTheStart(Model& m, int n_committed) {
+void ExpectTheBitsOfRowsRunFromTheStart(PrefixModel& m, int n_committed) {
   const Taps taps = {.hidden_layers = {2, 4}, .final_hidden = true};
   const auto cache = m.NewCache(Tokens(n_committed, 3));
   for (const Tree& tree : {Chain(20), Branches(20)}) {
@@ -192,7 +192,7 @@ void ExpectTheBitsOfRowsRunFromTheStart(Model& m, int n_committed) {
 TEST(LayerPrefix, RowsRunAheadGiveTheBitsOfRowsRunFromTheStart) {
   for (const kernels::KernelTable* table : kernels::Available()) {
     SCOPED_TRACE(table->name);
-    Model one(1, table, CacheType::kF16), two(2, table, CacheType::kQ8_0, DType::kF32),
+    PrefixModel one(1, table, CacheType::kF16), two(2, table, CacheType::kQ8_0, DType::kF32),
         together(2, table, CacheType::kBF16Amx), integers(2, table, CacheType::kI8),  // 32 values a sum
         windows(2, table, CacheType::kF16, DType::kQ4_1, "gemma3");
     ExpectTheBitsOfRowsRunFromTheStart(one, 0);
@@ -205,7 +205,7 @@ TEST(LayerPrefix, RowsRunAheadGiveTheBitsOfRowsRunFromTheStart) {
 }
 
 TEST(LayerPrefix, MayBeOfAllLayers) {
-  Model m;
+  PrefixModel m;
   const auto cache = m.NewCache(Tokens(30, 3));
   const Tree tree = Branches(12);
   const std::vector<float> expected = Pass(m, *cache, tree, nullptr);
@@ -218,7 +218,7 @@ TEST(LayerPrefix, MayBeOfAllLayers) {
 
 // Rows of the prefix that the pass does not have, in an order of their own, and rows that only it has.
 TEST(LayerPrefix, RowsThatNobodyAsksForChangeNothing) {
-  Model m;
+  PrefixModel m;
   const auto cache = m.NewCache(Tokens(60, 3));
   const Tree grown = Branches(24);
   LayerPrefix prefix = m.NewPrefix(2, *cache);
@@ -245,7 +245,7 @@ TEST(LayerPrefix, RowsThatNobodyAsksForChangeNothing) {
 // What a prefix holds is what is used, or nothing would be saved; and a row's error stays its own and its
 // descendants'.
 TEST(LayerPrefix, IsWhatThePassGoesOnFrom) {
-  Model m;
+  PrefixModel m;
   const auto cache = m.NewCache(Tokens(60, 3));
   const Tree tree = {.tokens = Tokens(5, 4), .parents = {-1, 0, 0, 1, 2}};
   const std::vector<float> expected = Pass(m, *cache, tree, nullptr);
@@ -270,7 +270,7 @@ TEST(LayerPrefix, IsWhatThePassGoesOnFrom) {
 }
 
 TEST(LayerPrefix, SequencesOfAPassMayHaveOnesOfTheirOwn) {
-  Model m;
+  PrefixModel m;
   const Tree trees[] = {Branches(9), Chain(7), Branches(11), Chain(1)};
   const int n_layers[] = {2, 0, 4, 2};  // 0: none
   std::vector<std::unique_ptr<KvCache>> caches;
@@ -305,7 +305,7 @@ TEST(LayerPrefix, SequencesOfAPassMayHaveOnesOfTheirOwn) {
 
 // A cache in which slots are not positions.
 TEST(LayerPrefix, ReadsTheSlotsOfACacheThatForgets) {
-  Model m;
+  PrefixModel m;
   const auto cache = MakeStreamingCache(MakeHostPool(m.layout(), kLayers), 4, 20);
   m.Append(*cache, Tokens(20, 3));
   for (const int32_t token : Tokens(9, 5)) m.Append(*cache, {&token, 1});
@@ -318,7 +318,7 @@ TEST(LayerPrefix, ReadsTheSlotsOfACacheThatForgets) {
 
 // Rows of several sequences in one pass: each gets the bits of a pass of its own.
 TEST(LayerPrefix, SequencesShareAPass) {
-  Model m;
+  PrefixModel m;
   const std::vector<Tree> trees = {Chain(3), Branches(9), Chain(1), Branches(20)};
   std::vector<std::unique_ptr<KvCache>> caches;
   std::vector<LayerPrefix> together;
@@ -364,7 +364,7 @@ TEST(LayerPrefix, SequencesShareAPass) {
 }
 
 TEST(LayerPrefix, WhatCannotBeRunLeavesItAsItWas) {
-  Model m;
+  PrefixModel m;
   const auto cache = m.NewCache(Tokens(10, 3));
   LayerPrefix prefix = m.NewPrefix(2, *cache);
   const std::vector<int32_t> good = {5, 6}, bad = {7, 1000000}, parents = {-1, 0};
@@ -388,7 +388,7 @@ TEST(LayerPrefix, WhatCannotBeRunLeavesItAsItWas) {
 
 // A draft's rows are run between a pass and who reads what it tapped.
 TEST(LayerPrefix, WhatThePassBeforeTappedStays) {
-  Model m;
+  PrefixModel m;
   const auto cache = m.NewCache(Tokens(40, 1));
   const Taps taps = {.hidden_layers = {1}, .query_rows = 8};
   const std::vector<int32_t> root = {7};

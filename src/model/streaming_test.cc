@@ -25,8 +25,8 @@ namespace {
 
 using Row = std::vector<float>;
 
-struct Model {
-  explicit Model(int n_layers) {
+struct StreamingModel {
+  explicit StreamingModel(int n_layers) {
     const testing::Folder folder;
     const std::string path = folder.File("llama.gguf");
     TinyModelOptions tiny;
@@ -92,7 +92,7 @@ std::vector<int32_t> Tokens(int n) {
   return tokens;
 }
 
-bool SameBits(const Row& a, const Row& b) {
+bool SameRow(const Row& a, const Row& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
@@ -103,7 +103,7 @@ double Distance(const Row& a, const Row& b) {
 }
 
 TEST(LlamaStreaming, NothingForgottenMeansTheBitsOfAFullCache) {
-  Model model(2);
+  StreamingModel model(2);
   const std::vector<int32_t> tokens = Tokens(290);
   const auto full = model.Full();
   const auto streaming = model.Reindexed(4, 300);
@@ -115,25 +115,25 @@ TEST(LlamaStreaming, NothingForgottenMeansTheBitsOfAFullCache) {
     const auto rows = std::span(tokens).subspan(at, 6);
     const auto expected = model.Run(*full, rows, tree ? parents : std::vector<int32_t>{}, kept);
     const auto actual = model.Run(*streaming, rows, tree ? parents : std::vector<int32_t>{}, kept);
-    for (size_t i = 0; i < 6; ++i) ASSERT_TRUE(SameBits(actual[i], expected[i])) << at << " " << i;
+    for (size_t i = 0; i < 6; ++i) ASSERT_TRUE(SameRow(actual[i], expected[i])) << at << " " << i;
   }
 }
 
 TEST(LlamaStreaming, FollowingAFullCacheGivesItsBits) {
-  Model model(2);
+  StreamingModel model(2);
   const std::vector<int32_t> tokens = Tokens(100);
   const auto full = model.Full();
   model.Feed(*full, std::span(tokens).first(90));
   const auto streaming = model.Reindexed(4, 200);
   ASSERT_TRUE(streaming->Follow(*full).ok());
   const auto rest = std::span(tokens).subspan(90);
-  EXPECT_TRUE(SameBits(model.Feed(*streaming, rest), model.Feed(*full, rest)));
+  EXPECT_TRUE(SameRow(model.Feed(*streaming, rest), model.Feed(*full, rest)));
 }
 
 // In a model of one layer keys and values know their token and position only, and attention the distance: a
 // window over the end of a long text sees what a full cache of that end alone does.
 TEST(LlamaStreaming, RowsStandWhereTheTransactionSaysNotWhereTheirSlotsAre) {
-  Model model(1);
+  StreamingModel model(1);
   const std::vector<int32_t> tokens = Tokens(200);
   constexpr size_t kWindow = 40;
   const auto full = model.Full();
@@ -154,7 +154,7 @@ TEST(LlamaStreaming, RowsStandWhereTheTransactionSaysNotWhereTheirSlotsAre) {
 // StreamingLLM's positions: what is seen of a text is what a full cache sees of the sinks and the window as
 // one text, however much was forgotten between them, and taken back.
 TEST(LlamaStreaming, SinksStandRightBeforeTheWindow) {
-  Model model(1);
+  StreamingModel model(1);
   const std::vector<int32_t> tokens = Tokens(260);
   constexpr size_t kSink = 4, kWindow = 36;
   const auto expect = [&](KvCache& cache, size_t n, double most) {
@@ -193,7 +193,7 @@ TEST(LlamaStreaming, SinksStandRightBeforeTheWindow) {
 }
 
 TEST(LlamaStreaming, WhatIsForgottenIsForgotten) {
-  Model model(2);
+  StreamingModel model(2);
   std::vector<int32_t> tokens = Tokens(120), other = tokens;
   for (size_t i = 4; i < 60; ++i) other[i] = (tokens[i] + 100) % 380;
   const auto logits = [&](const std::vector<int32_t>& text) {

@@ -52,7 +52,7 @@ Model Load(const TinyModelOptions& tiny, int threads = 2,
   return m;
 }
 
-std::vector<int32_t> Tokens(int n, unsigned seed = 1) {
+std::vector<int32_t> SomeTokens(int n, unsigned seed = 1) {
   std::mt19937 rng(seed);
   std::vector<int32_t> tokens;
   for (int i = 0; i < n; ++i) tokens.push_back(static_cast<int32_t>(rng() % 380));
@@ -86,7 +86,7 @@ std::vector<Row> Feed(Model& m, KvCache& cache, const std::vector<int32_t>& toke
   return rows;
 }
 
-bool SameBits(const Row& a, const Row& b) {
+bool SameRows(const Row& a, const Row& b) {
   if (a.empty() || b.empty()) return a.empty() && b.empty();  // there is nothing to point at
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -105,7 +105,7 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
   TinyModelOptions tiny = TinyOf(GetParam());
   tiny.head_dim = 48;  // n_heads * head_dim is not n_embd
   Model m = Load(tiny);
-  const std::vector<int32_t> tokens = Tokens(70);
+  const std::vector<int32_t> tokens = SomeTokens(70);
   const auto cache = m.NewCache();
   const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
   for (const kernels::KernelTable* table : kernels::Available()) {
@@ -114,7 +114,7 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
       const auto other_cache = other.NewCache();
       const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
       for (size_t i = 0; i < rows.size(); ++i) {
-        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+        ASSERT_TRUE(SameRows(rows[i], one_by_one[i]))
             << table->name << ", " << threads << " threads, row " << i;
       }
     }
@@ -123,7 +123,7 @@ TEST_P(Architectures, ChunksThreadsAndTablesDoNotChangeABit) {
 
 // Attention that is measured alone changes nothing of what is computed.
 TEST_P(Architectures, MeasuringAttentionChangesNothing) {
-  const std::vector<int32_t> tokens = Tokens(30), tree = Tokens(4, 2);
+  const std::vector<int32_t> tokens = SomeTokens(30), tree = SomeTokens(4, 2);
   const std::vector<int32_t> parents = {-1, 0, 0, 1};
   Model m = Load(TinyOf(GetParam()));
   const auto cache = m.NewCache(), other = m.NewCache();
@@ -142,13 +142,13 @@ TEST_P(Architectures, MeasuringAttentionChangesNothing) {
     for (Row& row : Feed(m, *other, next, 6)) rows.push_back(std::move(row));
   }
   ASSERT_EQ(rows.size(), expected.size());
-  for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameBits(rows[i], expected[i])) << i;
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_TRUE(SameRows(rows[i], expected[i])) << i;
 }
 
 // Pieces of a prompt, whose logits nobody asks for, leave their keys and values, and what is tapped is
 // computed.
 TEST_P(Architectures, WhatNobodyAsksForDoesNotChangeABitOfTheRest) {
-  const std::vector<int32_t> tokens = Tokens(40);
+  const std::vector<int32_t> tokens = SomeTokens(40);
   Model m = Load(TinyOf(GetParam()));
   const int last = m.config.n_layer - 1;
   const auto cache = m.NewCache();
@@ -171,14 +171,14 @@ TEST_P(Architectures, WhatNobodyAsksForDoesNotChangeABitOfTheRest) {
       EXPECT_EQ(rows.empty(), taps == nullptr);
       if (logits == LogitsFor::kLastRow) tapped = testing::ValuesOf(rows);
       if (logits == LogitsFor::kNone) {
-        EXPECT_TRUE(SameBits(testing::ValuesOf(rows), tapped));
+        EXPECT_TRUE(SameRows(testing::ValuesOf(rows), tapped));
       }
       kv->CommitAll();
       auto next = other->Begin(1);
       const ForwardSegment root{.tokens = std::span(tokens).subspan(39), .parents = {}, .kv = &*next};
       const auto after = m.target->Forward({&root, 1});
       ASSERT_TRUE(after.ok());
-      EXPECT_TRUE(SameBits(Rows(*after, 0)[0], expected[39]));
+      EXPECT_TRUE(SameRows(Rows(*after, 0)[0], expected[39]));
     }
   }
 }
@@ -192,10 +192,10 @@ TEST(LlamaWithImages, RunsAsTheModelOfTextThatItHas) {
     Model alone = Load({.architecture = text}), with_images = Load({.architecture = text + "vl"});
     EXPECT_EQ(with_images.config.architecture, text + "vl");
     const auto cache = alone.NewCache(), other = with_images.NewCache();
-    const std::vector<Row> expected = Feed(alone, *cache, Tokens(20), 7),
-                           rows = Feed(with_images, *other, Tokens(20), 7);
+    const std::vector<Row> expected = Feed(alone, *cache, SomeTokens(20), 7),
+                           rows = Feed(with_images, *other, SomeTokens(20), 7);
     for (size_t i = 0; i < rows.size(); ++i)
-      EXPECT_TRUE(SameBits(rows[i], expected[i])) << text << ", row " << i;
+      EXPECT_TRUE(SameRows(rows[i], expected[i])) << text << ", row " << i;
   }
 }
 
@@ -206,17 +206,17 @@ TEST(Windows, EndWhereTheySay) {
   wide.window = 400;
   Model a = Load(narrow), b = Load(wide);
   const auto of_a = a.NewCache(), of_b = b.NewCache();
-  const std::vector<int32_t> tokens = Tokens(300);
+  const std::vector<int32_t> tokens = SomeTokens(300);
   const std::vector<Row> in_window = Feed(a, *of_a, tokens, 50), all = Feed(b, *of_b, tokens, 50);
   for (int i = 0; i < 300; ++i) {
-    EXPECT_EQ(SameBits(in_window[static_cast<size_t>(i)], all[static_cast<size_t>(i)]), i < narrow.window)
+    EXPECT_EQ(SameRows(in_window[static_cast<size_t>(i)], all[static_cast<size_t>(i)]), i < narrow.window)
         << i;
   }
   // What lies before the window is not seen: other tokens there change nothing.
   std::vector<int32_t> others = tokens;
   for (int i = 0; i < 295; ++i) others[static_cast<size_t>(i)] = tokens[static_cast<size_t>(299 - i)];
   const auto of_others = a.NewCache();
-  EXPECT_TRUE(SameBits(Feed(a, *of_others, others, 64).back(), in_window.back()));
+  EXPECT_TRUE(SameRows(Feed(a, *of_others, others, 64).back(), in_window.back()));
 }
 
 class LlamaCacheTypes : public ::testing::TestWithParam<std::pair<CacheType, CacheType>> {};
@@ -230,7 +230,7 @@ TEST_P(LlamaCacheTypes, ChunksThreadsAndTablesDoNotChangeABit) {
     return MakeFullCache(m.config.kv_layout(GetParam().first, GetParam().second), m.config.n_layer, 1024);
   };
   Model m = Load(tiny);
-  const std::vector<int32_t> tokens = Tokens(270);
+  const std::vector<int32_t> tokens = SomeTokens(270);
   const auto cache = new_cache(m);
   const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
   for (const kernels::KernelTable* table : kernels::Available()) {
@@ -239,7 +239,7 @@ TEST_P(LlamaCacheTypes, ChunksThreadsAndTablesDoNotChangeABit) {
       const auto other_cache = new_cache(other);
       const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
       for (size_t i = 0; i < rows.size(); ++i) {
-        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+        ASSERT_TRUE(SameRows(rows[i], one_by_one[i]))
             << table->name << ", " << threads << " threads, row " << i;
       }
     }
@@ -247,7 +247,7 @@ TEST_P(LlamaCacheTypes, ChunksThreadsAndTablesDoNotChangeABit) {
   // And the type is not without effect.
   const auto f32 =
       MakeFullCache(m.config.kv_layout(CacheType::kF32, CacheType::kF32), m.config.n_layer, 1024);
-  EXPECT_FALSE(SameBits(Feed(m, *f32, tokens, 64).back(), one_by_one.back()));
+  EXPECT_FALSE(SameRows(Feed(m, *f32, tokens, 64).back(), one_by_one.back()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LlamaCacheTypes,
@@ -271,14 +271,14 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
     tiny.n_ff = 256;
   }
   Model m = Load(tiny);
-  const std::vector<int32_t> tokens = Tokens(270);
+  const std::vector<int32_t> tokens = SomeTokens(270);
   const auto cache = m.NewCache();
   const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
   for (const size_t chunk : {2, 7, 33, 64}) {
     const auto other = m.NewCache();
     const std::vector<Row> rows = Feed(m, *other, tokens, chunk);
     for (size_t i = 0; i < rows.size(); ++i)
-      ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << chunk << " row " << i;
+      ASSERT_TRUE(SameRows(rows[i], one_by_one[i])) << chunk << " row " << i;
   }
   for (const kernels::KernelTable* table : kernels::Available()) {
     for (const int threads : {1, 3}) {
@@ -287,7 +287,7 @@ TEST_P(LlamaTypes, ChunksThreadsAndTablesDoNotChangeABit) {
       const std::vector<int32_t> few(tokens.begin(), tokens.begin() + 20);
       const std::vector<Row> rows = Feed(other, *other_cache, few, 9);
       for (size_t i = 0; i < rows.size(); ++i)
-        ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << table->name << " row " << i;
+        ASSERT_TRUE(SameRows(rows[i], one_by_one[i])) << table->name << " row " << i;
     }
   }
 }
@@ -309,13 +309,13 @@ TEST(LlamaMixedTypes, MatricesOfBothArithmeticsStandInOneModel) {
   EXPECT_EQ(lines, (std::vector<std::pair<std::string, std::string>>{{"matmul Q8_0", "q8"},
                                                                      {"matmul Q6_K", "q8k"}}));
   const auto cache = m.NewCache();
-  const std::vector<Row> one_by_one = Feed(m, *cache, Tokens(20), 1);
+  const std::vector<Row> one_by_one = Feed(m, *cache, SomeTokens(20), 1);
   for (const kernels::KernelTable* table : kernels::Available()) {
     Model other = Load(tiny, 3, table);
     const auto other_cache = other.NewCache();
-    const std::vector<Row> rows = Feed(other, *other_cache, Tokens(20), 9);
+    const std::vector<Row> rows = Feed(other, *other_cache, SomeTokens(20), 9);
     for (size_t i = 0; i < rows.size(); ++i)
-      ASSERT_TRUE(SameBits(rows[i], one_by_one[i])) << table->name << " row " << i;
+      ASSERT_TRUE(SameRows(rows[i], one_by_one[i])) << table->name << " row " << i;
   }
 }
 
@@ -326,7 +326,7 @@ TEST_P(LlamaBf16Weights, ChunksThreadsAndTablesDoNotChangeABit) {
   tiny.dtype = DType::kBF16;
   tiny.n_ff = 96;
   Model m = Load(tiny, 2, kernels::Available().front(), 64, GetParam());
-  const std::vector<int32_t> tokens = Tokens(70);
+  const std::vector<int32_t> tokens = SomeTokens(70);
   const auto cache = m.NewCache();
   const std::vector<Row> one_by_one = Feed(m, *cache, tokens, 1);
   for (const kernels::KernelTable* table : kernels::Available()) {
@@ -335,7 +335,7 @@ TEST_P(LlamaBf16Weights, ChunksThreadsAndTablesDoNotChangeABit) {
       const auto other_cache = other.NewCache();
       const std::vector<Row> rows = Feed(other, *other_cache, tokens, threads == 1 ? 7 : 33);
       for (size_t i = 0; i < rows.size(); ++i) {
-        ASSERT_TRUE(SameBits(rows[i], one_by_one[i]))
+        ASSERT_TRUE(SameRows(rows[i], one_by_one[i]))
             << table->name << ", " << threads << " threads, row " << i;
       }
     }
@@ -344,7 +344,7 @@ TEST_P(LlamaBf16Weights, ChunksThreadsAndTablesDoNotChangeABit) {
   Model exact = Load(tiny);
   const auto exact_cache = exact.NewCache();
   const Row expected = Feed(exact, *exact_cache, tokens, 64).back(), &actual = one_by_one.back();
-  EXPECT_FALSE(SameBits(expected, actual));
+  EXPECT_FALSE(SameRows(expected, actual));
   double difference = 0, size = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     difference += std::pow(double{expected[i]} - actual[i], 2);
@@ -365,7 +365,7 @@ TEST_P(Architectures, ATreeRowIsThePathsLastRow) {
   TinyModelOptions tiny = TinyOf(GetParam());
   tiny.dtype = DType::kQ4_1;
   Model m = Load(tiny);
-  const std::vector<int32_t> prefix = Tokens(250, 3), drafted = Tokens(30, 4);
+  const std::vector<int32_t> prefix = SomeTokens(250, 3), drafted = SomeTokens(30, 4);
   std::vector<int32_t> parents = {-1};
   std::mt19937 rng(9);
   for (int i = 1; i < 30; ++i) parents.push_back(static_cast<int32_t>(rng() % static_cast<unsigned>(i)));
@@ -381,13 +381,13 @@ TEST_P(Architectures, ATreeRowIsThePathsLastRow) {
       tail.push_back(drafted[static_cast<size_t>(at)]);
     path.insert(path.end(), tail.rbegin(), tail.rend());
     const auto plain = m.NewCache();
-    EXPECT_TRUE(SameBits(Feed(m, *plain, path, 64).back(), rows[static_cast<size_t>(node)])) << node;
+    EXPECT_TRUE(SameRows(Feed(m, *plain, path, 64).back(), rows[static_cast<size_t>(node)])) << node;
   }
 }
 
 TEST(Llama, SegmentsDoNotFeelEachOther) {
   Model m = Load({});
-  const std::vector<int32_t> a = Tokens(40, 5), b = Tokens(20, 6);
+  const std::vector<int32_t> a = SomeTokens(40, 5), b = SomeTokens(20, 6);
   const auto alone_a = m.NewCache(), alone_b = m.NewCache(), cache_a = m.NewCache(), cache_b = m.NewCache();
   const std::vector<Row> rows_a = Feed(m, *alone_a, a, 40), rows_b = Feed(m, *alone_b, b, 20);
   const Taps taps = {.hidden_layers = {1}, .final_hidden = true};
@@ -401,8 +401,8 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   const auto output = m.target->Forward(segments);
   ASSERT_TRUE(output.ok());
   ASSERT_EQ(output->segments[0].logits.size(), 1);
-  EXPECT_TRUE(SameBits(Rows(*output, 0)[0], rows_a.back()));
-  for (size_t i = 0; i < 20; ++i) EXPECT_TRUE(SameBits(Rows(*output, 1)[i], rows_b[i])) << i;
+  EXPECT_TRUE(SameRows(Rows(*output, 0)[0], rows_a.back()));
+  for (size_t i = 0; i < 20; ++i) EXPECT_TRUE(SameRows(Rows(*output, 1)[i], rows_b[i])) << i;
   // Taps belong to a segment, and so do the rows whose logits are wanted.
   EXPECT_TRUE(output->segments[0].hidden.empty());
   ASSERT_EQ(output->segments[1].hidden.size(), 1U);
@@ -414,13 +414,13 @@ TEST(Llama, SegmentsDoNotFeelEachOther) {
   const auto second = m.target->Forward({&later, 1});
   ASSERT_TRUE(second.ok());
   ASSERT_EQ(second->segments[0].logits.size(), 2);
-  EXPECT_TRUE(SameBits(Rows(*second, 0)[0], rows_b[18]));
-  EXPECT_TRUE(SameBits(testing::ValuesOf(second->segments[0].hidden[0]), tapped));
+  EXPECT_TRUE(SameRows(Rows(*second, 0)[0], rows_b[18]));
+  EXPECT_TRUE(SameRows(testing::ValuesOf(second->segments[0].hidden[0]), tapped));
 }
 
 TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
   Model m = Load({});
-  const std::vector<int32_t> tokens = Tokens(12);
+  const std::vector<int32_t> tokens = SomeTokens(12);
   const auto cache = m.NewCache();
   auto transaction = cache->Begin(12);
   const Taps taps = {.hidden_layers = {0, 1}, .final_hidden = true};
@@ -450,7 +450,7 @@ TEST(Llama, TapsShowTheResidualStreamAndWhatTheHeadSees) {
 TEST(Llama, TapsShowTheRotatedQueries) {
   Model m = Load({.dtype = DType::kF32});
   const ModelSpec& c = m.config;
-  const std::vector<int32_t> tokens = Tokens(9), other = Tokens(5, 3);
+  const std::vector<int32_t> tokens = SomeTokens(9), other = SomeTokens(5, 3);
   const auto first = m.NewCache(), second = m.NewCache();
   auto of_first = first->Begin(9), of_second = second->Begin(5);
   const Taps taps = {.query_rows = 4};
@@ -524,7 +524,7 @@ TEST(Llama, RefusesWhatItCannotRun) {
     ASSERT_FALSE(output.ok());
     EXPECT_NE(output.status().message().find("1000000"), std::string::npos);
   }
-  const std::vector<int32_t> many = Tokens(65);
+  const std::vector<int32_t> many = SomeTokens(65);
   auto transaction = cache->Begin(65);
   const ForwardSegment segment{
       .tokens = many, .parents = {}, .kv = &*transaction, .logits = LogitsFor::kNone};

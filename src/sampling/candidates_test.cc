@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "base/counter_rng.h"
+#include "base/testing/floats.h"
 
 namespace longspec {
 namespace {
 
 using ::testing::ElementsAreArray;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+using testing::kInfinity;
 
 // By sorting all of it.
 std::vector<Candidate> FirstOf(const std::vector<float>& logits, size_t k) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/testing/floats.h"
 #include "kernels/dispatch.h"
 #include "sampling/logits_check.h"
 #include "sampling/testing/guarded_logits.h"
@@ -22,6 +23,7 @@ namespace longspec {
 namespace {
 
 using testing::GuardedLogits;
+using testing::kInfinity;
 using testing::ValuesOf;
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
@@ -113,7 +115,6 @@ TEST(LogitRows, ForbiddenTokensAreNotChosen) {
 }
 
 TEST(LogitRows, TheBestComeWithLogitsAndAShare) {
-  const float kInfinity = std::numeric_limits<float>::infinity();
   const std::vector<float> logits = {0,      3,         2,      1,  //
                                      1,      kInfinity, 2,      3,  //
                                      kNever, kNever,    kNever, kNever};

@@ -9,14 +9,13 @@
 #include <limits>
 #include <vector>
 
+#include "base/testing/floats.h"
+
 namespace longspec::testing {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(CheckLogits, NumbersAndForbiddenTokensAreFine) {
   EXPECT_TRUE(CheckLogits(std::vector<float>{0.0F}, 0).ok());

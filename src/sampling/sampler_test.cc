@@ -13,6 +13,7 @@
 #include <string>
 #include <tuple>
 
+#include "base/testing/floats.h"
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
 #include "sampling/candidates.h"
@@ -22,9 +23,8 @@ namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+using testing::kInfinity;
+using testing::kNan;
 
 // Nothing but temperature 1.
 SamplingOptions Plain() {

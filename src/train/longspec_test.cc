@@ -14,6 +14,8 @@
 namespace longspec::train {
 namespace {
 
+using testing::Range;
+
 FeatureTarget TinyTarget() {
   FeatureTarget t;
   t.n_embd = 64;
@@ -61,12 +63,6 @@ std::vector<int64_t> ChangedRows(const LongspecTrainee& net, int lag, const Plac
   for (int64_t i = 0; i < difference.size(0); ++i) {
     if (difference[i].item<double>() > 1e-7) rows.push_back(i);
   }
-  return rows;
-}
-
-std::vector<int64_t> Range(int64_t begin, int64_t end) {
-  std::vector<int64_t> rows;
-  for (int64_t i = begin; i < end; ++i) rows.push_back(i);
   return rows;
 }
 

@@ -22,7 +22,7 @@ std::vector<at::Tensor> SomeParameters() {
           at::empty({4}).normal_(0.0, 0.5, random).requires_grad_(true), at::ones({5}).requires_grad_(true)};
 }
 
-std::vector<double> Values(const at::Tensor& tensor) {
+std::vector<double> DoublesOf(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().flatten().to(at::kDouble);
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
@@ -32,7 +32,7 @@ class Reference {
  public:
   Reference(const std::vector<at::Tensor>& parameters, const OptimiserOptions& options) : options_(options) {
     for (const at::Tensor& p : parameters) {
-      values.push_back(Values(p));
+      values.push_back(DoublesOf(p));
       means_.emplace_back(values.back().size());
       squares_.emplace_back(values.back().size());
     }
@@ -79,14 +79,14 @@ void ExpectTheFormula(const OptimiserOptions& options, double size) {
     std::vector<std::vector<double>> gradients;
     for (at::Tensor p : parameters) {
       p.mutable_grad() = at::empty_like(p.detach()).normal_(0.0, step % 2 == 0 ? size : size / 8, random);
-      gradients.push_back(Values(p.grad()));
+      gradients.push_back(DoublesOf(p.grad()));
     }
     const double norm = optimiser.Step(step, learning_rate);
     const double expected = reference.Step(gradients, step + 1, learning_rate);
     EXPECT_NEAR(norm, expected, 1e-6 * expected);
     for (size_t i = 0; i < parameters.size(); ++i) {
       EXPECT_FALSE(parameters[i].grad().defined());
-      const std::vector<double> got = Values(parameters[i]);
+      const std::vector<double> got = DoublesOf(parameters[i]);
       for (size_t j = 0; j < got.size(); ++j) {
         EXPECT_NEAR(got[j], reference.values[i][j], 2e-6) << "step " << step << " tensor " << i;
       }

@@ -142,7 +142,7 @@ std::vector<float> RotatedByTheEngine(const RopeConfig& config, const at::Tensor
 // Keys that the engine rotated to 0, 1, ... and a pass moved are those that the engine rotates to the
 // positions of the pass.
 TEST(PlaceBatch, KeysAreWhereTheEngineWouldRotateThem) {
-  constexpr int kKeys = 12, kHeads = 2, kWidth = 20, kRotated = 16;
+  constexpr int kKeys = 12, kPassHeads = 2, kPassWidth = 20, kRotated = 16;
   const RopeConfig plain = {.n_rot = kRotated};
   RopeConfig yarn = {.scaling = RopeOptions::Scaling::kYarn,
                      .pairing = kernels::RopePairing::kHalfSplit,
@@ -155,11 +155,11 @@ TEST(PlaceBatch, KeysAreWhereTheEngineWouldRotateThem) {
     target.rope_frequencies = table.frequencies();
     target.rope_magnitude = table.magnitude();
     const at::Tensor raw =
-        at::empty({kKeys, kHeads, kWidth}).uniform_(-1.0, 1.0, at::detail::createCPUGenerator(5));
+        at::empty({kKeys, kPassHeads, kPassWidth}).uniform_(-1.0, 1.0, at::detail::createCPUGenerator(5));
     const auto rotated = [&](const PositionDraw& draw) {
       at::Tensor keys = at::empty_like(raw);
       for (int64_t i = 0; i < kKeys; ++i) {
-        for (int64_t h = 0; h < kHeads; ++h) {
+        for (int64_t h = 0; h < kPassHeads; ++h) {
           const auto head = RotatedByTheEngine(config, raw[i][h], PositionOf(draw, i));
           std::ranges::copy(head, keys[i][h].data_ptr<float>());
         }

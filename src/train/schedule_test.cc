@@ -87,16 +87,16 @@ TEST(AnchorOffset, LongSequencesAndSmallModelsKeepPlainPositions) {
 
 // One to four of them, anywhere behind the first token; the last token's position is spread evenly.
 TEST(RandomGaps, MoveMiddleDistancesToo) {
-  constexpr int64_t kTokens = 1024, kReach = 8192;
+  constexpr int64_t kTrainedTokens = 1024, kReach = 8192;
   std::map<size_t, int> n_gaps;
   int64_t n_middle = 0;
   double last = 0;
   for (int64_t pass = 0; pass < 3000; ++pass) {
-    const PositionDraw draw = DrawPositions(Positions::kGaps, 42, pass, kTokens, kReach);
+    const PositionDraw draw = DrawPositions(Positions::kGaps, 42, pass, kTrainedTokens, kReach);
     EXPECT_EQ(PositionOf(draw, 0), 0);
-    for (int64_t i = 1; i < kTokens; ++i) ASSERT_GT(PositionOf(draw, i), PositionOf(draw, i - 1));
+    for (int64_t i = 1; i < kTrainedTokens; ++i) ASSERT_GT(PositionOf(draw, i), PositionOf(draw, i - 1));
     ++n_gaps[draw.gaps.size()];
-    const int64_t end = PositionOf(draw, kTokens - 1);
+    const int64_t end = PositionOf(draw, kTrainedTokens - 1);
     EXPECT_LT(end, kReach);
     last += static_cast<double>(end) / 3000;
     // An offset would leave the distance of these two as it is.
@@ -104,7 +104,7 @@ TEST(RandomGaps, MoveMiddleDistancesToo) {
   }
   ASSERT_EQ(n_gaps.size(), 4U);
   for (const auto& [n, count] : n_gaps) EXPECT_NEAR(count, 750, 100) << n;
-  EXPECT_NEAR(last, (kTokens + kReach) / 2.0, 150);
+  EXPECT_NEAR(last, (kTrainedTokens + kReach) / 2.0, 150);
   // One to four gaps, of which each is between them in 400 of 1023 places: 1 - mean of (623 / 1023)^n.
   EXPECT_NEAR(static_cast<double>(n_middle) / 3000, 0.66, 0.04);
 }

@@ -16,13 +16,13 @@
 namespace longspec::testing {
 namespace {
 
-struct Law {
+struct EnumeratedLaw {
   std::vector<double> tokens = std::vector<double>(kP.size(), 0.0);
   double acceptance = 0;
 };
 
-Law Enumerate(const NodeRule& rule, size_t vocab = kP.size()) {
-  Law law;
+EnumeratedLaw Enumerate(const NodeRule& rule, size_t vocab = kP.size()) {
+  EnumeratedLaw law;
   law.tokens.assign(vocab, 0.0);
   EnumeratingCoin::ForEachBranch(rule, [&](const NodeVerdict& verdict, double probability) {
     law.tokens[static_cast<size_t>(verdict.token)] += probability;
@@ -40,7 +40,7 @@ double ChiSquarePerSample(const std::vector<double>& law, const std::vector<doub
 TEST(Enumeration, ExactRulesKeepTheLawAndAcceptAsMuchAsTheyCan) {
   for (const ExactCase& c : ExactCases()) {
     SCOPED_TRACE(c.name);
-    const Law law = Enumerate(c.rule);
+    const EnumeratedLaw law = Enumerate(c.rule);
     EXPECT_LT(TotalVariation(law.tokens, kP), 1e-12);
     EXPECT_NEAR(law.acceptance, c.acceptance, c.tolerance);
   }
@@ -49,7 +49,7 @@ TEST(Enumeration, ExactRulesKeepTheLawAndAcceptAsMuchAsTheyCan) {
 TEST(Enumeration, WrongRulesAreWrongByTheKnownAmount) {
   for (const WrongCase& c : WrongCases()) {
     SCOPED_TRACE(c.name);
-    const Law law = Enumerate(c.rule);
+    const EnumeratedLaw law = Enumerate(c.rule);
     EXPECT_NEAR(std::accumulate(law.tokens.begin(), law.tokens.end(), 0.0), 1.0, 1e-12);
     const bool coarse = c.chi2 < 0;
     EXPECT_NEAR(TotalVariation(law.tokens, kP), c.tv, coarse ? 5e-4 : 5e-6);
@@ -128,7 +128,8 @@ TEST(KSeq, GammaOneHasANegativeResidual) {
   for (const double r : residual) lowest = std::min(lowest, r / total);
   EXPECT_NEAR(lowest, -1.077, 5e-4);
   // And so the rule with gamma 1 is wrong.
-  const Law law = Enumerate([](Coin& c) { return VerifyKSeq(DrawIndependent(2, c), kP, kQ, 1.0, c); });
+  const EnumeratedLaw law =
+      Enumerate([](Coin& c) { return VerifyKSeq(DrawIndependent(2, c), kP, kQ, 1.0, c); });
   EXPECT_GT(TotalVariation(law.tokens, kP), 0.01);
 }
 

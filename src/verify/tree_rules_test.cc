@@ -108,28 +108,28 @@ int Step(const Target& p, const Language& q, const Method& method, std::span<con
   }
 }
 
-struct Enumerated {
+struct EnumeratedTree {
   double distance = 0;  // of the joint law from the target's
   double accepted = 0;  // expected drafted tokens of the first step
 };
 
 // One step, completed to a token more than the tree is deep by plain decoding.
-Enumerated Enumerate(const Language& p, const Language& q, const Method& method,
-                     const std::vector<int>& widths) {
+EnumeratedTree Enumerate(const Language& p, const Language& q, const Method& method,
+                         const std::vector<int>& widths) {
   const int n = static_cast<int>(widths.size()) + 1;
-  struct Outcome {
+  struct TreeOutcome {
     Tokens text;
     int n_accepted;
   };
   const auto run = [&](Coin& coin) {
-    Outcome outcome;
+    TreeOutcome outcome;
     outcome.n_accepted = Step(Of(p), q, method, widths, outcome.text, coin);
     while (std::ssize(outcome.text) < n) outcome.text.push_back(coin.Draw(p.After(outcome.text)));
     return outcome;
   };
-  Enumerated result;
+  EnumeratedTree result;
   Law joint(NumCells(n), 0.0);
-  EnumeratingCoin::ForEachBranch(run, [&](const Outcome& outcome, double w) {
+  EnumeratingCoin::ForEachBranch(run, [&](const TreeOutcome& outcome, double w) {
     joint[Cell(outcome.text)] += w;
     result.accepted += w * outcome.n_accepted;
   });
@@ -140,7 +140,7 @@ Enumerated Enumerate(const Language& p, const Language& q, const Method& method,
 // --- The law test: answers of kTokens tokens, step after step, as an engine writes them. ---
 
 constexpr int kTokens = 3;
-constexpr double kAlpha = 1e-6;
+constexpr double kTreeAlpha = 1e-6;
 constexpr uint64_t kSamples = 5000;
 
 // At their roots two of three tokens are likelier than drafted. (With one, a residual is certain, and rules
@@ -215,7 +215,7 @@ TEST(Trees, ChiSquareOfThreeTokens) {
   const Language p = MakeTarget(), q = MakeDraft();
   for (const Method& method : kExact) {
     for (const std::vector<int>& widths : {std::vector<int>{2, 2}, {3, 2, 1}}) {
-      EXPECT_GT(PValueOf(p, q, method, widths), kAlpha)
+      EXPECT_GT(PValueOf(p, q, method, widths), kTreeAlpha)
           << method.name << ", widths " << ::testing::PrintToString(widths);
     }
   }
@@ -256,7 +256,7 @@ TEST(Trees, WrongRulesAreRejectedByTheSameTests) {
   const Language p = MakeTarget(), q = MakeDraft();
   for (const Method& method : wrong) {
     EXPECT_GT(Enumerate(p, q, method, {3, 1}).distance, 0.01) << method.name;
-    EXPECT_LT(PValueOf(p, q, method, {3, 2}), kAlpha) << method.name;
+    EXPECT_LT(PValueOf(p, q, method, {3, 2}), kTreeAlpha) << method.name;
   }
 }
 
@@ -271,7 +271,7 @@ TEST(Trees, AFirstTokenThatIsAlwaysTheLikeliestIsRejected) {
         Step(Of(p), q, method, std::vector<int>{2, 2}, text, coin);
       }
     };
-    EXPECT_LT(PValue(JointLaw(p, kTokens), step), kAlpha) << method.name;
+    EXPECT_LT(PValue(JointLaw(p, kTokens), step), kTreeAlpha) << method.name;
   }
 }
 
@@ -308,8 +308,8 @@ TEST(Trees, PenaltiesThatSeeTheDraftedPrefixPassAndFrozenOnesAreRejected) {
         Step(target, q, method, std::vector<int>{2, 2}, text, coin);
       });
     };
-    EXPECT_GT(p_value(sees_all), kAlpha) << method.name;
-    EXPECT_LT(p_value(frozen), kAlpha) << method.name;
+    EXPECT_GT(p_value(sees_all), kTreeAlpha) << method.name;
+    EXPECT_LT(p_value(frozen), kTreeAlpha) << method.name;
   }
 }
 
@@ -386,8 +386,8 @@ TEST(Trees, SampleAndMatchWithAPenaltyPassesAndWithAFrozenOneIsRejected) {
                         std::span<const int32_t> committed, Sampler::Scratch& scratch) {
     return SampleAndMatch(tree, logits, sampler, committed, scratch)->tokens;
   };
-  EXPECT_GT(PValueOfMatching(right), kAlpha);
-  EXPECT_LT(PValueOfMatching(FrozenSampleAndMatch), kAlpha);
+  EXPECT_GT(PValueOfMatching(right), kTreeAlpha);
+  EXPECT_LT(PValueOfMatching(FrozenSampleAndMatch), kTreeAlpha);
 }
 
 // Sample-and-match that draws by numbers of its own: `number(position, token)` is the Gumbel number.
@@ -419,9 +419,9 @@ TEST(Trees, NumbersSharedByTokensOrPositionsAreRejected) {
   const auto shared_by_positions = [](const Sampler& sampler, uint64_t position, int32_t token) {
     return sampler.DiceAt(position / 2).Gumbel(token);
   };
-  EXPECT_GT(PValueOfMatching(MatchingWith(own)), kAlpha);
-  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_tokens)), kAlpha);
-  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_positions)), kAlpha);
+  EXPECT_GT(PValueOfMatching(MatchingWith(own)), kTreeAlpha);
+  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_tokens)), kTreeAlpha);
+  EXPECT_LT(PValueOfMatching(MatchingWith(shared_by_positions)), kTreeAlpha);
 }
 
 }  // namespace

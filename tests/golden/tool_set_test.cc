@@ -21,7 +21,7 @@
 namespace longspec {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 double ThreadMs() {
   timespec now{};
@@ -31,29 +31,30 @@ double ThreadMs() {
 
 // In the manner of programs that write code: paths, texts, numbers with bounds, choices, lists of objects.
 chat::ToolUse ThirtyTools(const std::string& name) {
-  static const Json parameters[] = {
-      Json::parse(
+  static const OrderedJson parameters[] = {
+      OrderedJson::parse(
           R"({"type": "object", "properties": {"command": {"type": "string"}, "timeout": {"type": "number"},
                       "run_in_background": {"type": "boolean"}}, "required": ["command"],
                       "additionalProperties": false})"),
-      Json::parse(R"({"type": "object", "properties": {"file_path": {"type": "string"},
+      OrderedJson::parse(R"({"type": "object", "properties": {"file_path": {"type": "string"},
                       "offset": {"type": "integer", "minimum": 0, "maximum": 9007199254740991},
                       "limit": {"type": "integer", "exclusiveMinimum": 0, "maximum": 9007199254740991}},
                       "required": ["file_path"], "additionalProperties": false})"),
-      Json::parse(R"({"type": "object", "properties": {"file_path": {"type": "string"},
+      OrderedJson::parse(R"({"type": "object", "properties": {"file_path": {"type": "string"},
                       "old_string": {"type": "string"}, "new_string": {"type": "string"},
                       "replace_all": {"type": "boolean"}}, "required": ["file_path", "old_string", "new_string"],
                       "additionalProperties": false})"),
-      Json::parse(
+      OrderedJson::parse(
           R"({"type": "object", "properties": {"level": {"type": "string", "enum": ["low", "medium", "high"]},
                       "findings": {"type": "array", "maxItems": 32, "items": {"type": "object", "properties": {
                         "file": {"type": "string"}, "summary": {"type": "string", "maxLength": 60},
                         "line": {"type": "integer", "minimum": 0}}, "required": ["file", "summary"],
                       "additionalProperties": false}}}, "required": ["findings"], "additionalProperties": false})"),
-      Json::parse(R"({"type": "object", "properties": {"script": {"type": "string", "maxLength": 524288},
+      OrderedJson::parse(
+          R"({"type": "object", "properties": {"script": {"type": "string", "maxLength": 524288},
                       "resume": {"type": "string", "pattern": "^wf_[a-z0-9-]{6,}$"}},
                       "additionalProperties": false})"),
-      Json::parse(R"({"type": "object", "properties": {"url": {"type": "string", "format": "uri"},
+      OrderedJson::parse(R"({"type": "object", "properties": {"url": {"type": "string", "format": "uri"},
                       "prompt": {"type": "string"}}, "required": ["url", "prompt"],
                       "additionalProperties": false})")};
   chat::ToolUse use{.choice = chat::ToolChoice::kAuto};
@@ -67,7 +68,7 @@ chat::ToolUse ThirtyTools(const std::string& name) {
 }
 
 GrammarText CallsOf(const chat::ToolUse& use) {
-  const Json tag = {{"type", "structural_tag"}, {"format", chat::kHermesForm.calls(use)}};
+  const OrderedJson tag = {{"type", "structural_tag"}, {"format", chat::kHermesForm.calls(use)}};
   return {GrammarText::Kind::kStructuralTag, tag.dump()};
 }
 

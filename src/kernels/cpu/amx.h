@@ -2,7 +2,7 @@
 //
 // The functions in which kAmxTable differs from kAvx512Bf16Table, and what the choice of the table needs to
 // know. Nothing here may be inline. With LONGSPEC_EMULATE_AMX the same files make kEmulatedAmxTable, for
-// tests: on tiles in memory, and on the emulated AVX-512.
+// tests: on tiles in memory, and on the CPU's AVX-512 or, with LONGSPEC_EMULATE_AVX512, the emulated one.
 #pragma once
 
 #include "kernels/cpu/avx512.h"
@@ -23,7 +23,7 @@ namespace longspec::kernels::LONGSPEC_AMX_NAMESPACE {
 
 // What does all that tiles do not.
 #ifdef LONGSPEC_EMULATE_AMX
-namespace base = emulated_avx512;
+namespace base = LONGSPEC_AVX512_NAMESPACE;
 #else
 namespace base = avx512_bf16;
 #endif

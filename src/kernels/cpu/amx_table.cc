@@ -3,11 +3,7 @@
 
 namespace longspec::kernels {
 
-#ifdef LONGSPEC_EMULATE_AMX
-namespace avx512_functions = emulated_avx512;
-#else
-namespace avx512_functions = avx512;
-#endif
+namespace avx512_functions = LONGSPEC_AVX512_NAMESPACE;
 namespace functions = LONGSPEC_AMX_NAMESPACE;
 
 extern const KernelTable LONGSPEC_AMX_TABLE;

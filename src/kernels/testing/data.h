@@ -16,6 +16,8 @@
 
 namespace longspec::kernels::testing {
 
+inline size_t Size(int64_t n) { return static_cast<size_t>(n); }
+
 // The same numbers on every machine: only the generator's raw bits are used.
 class Random {
  public:

@@ -8,8 +8,10 @@
 #include "kernels/testing/emulated_gpu_table.h"
 
 namespace longspec::kernels {
-#ifdef LONGSPEC_HAVE_EMULATED_AVX512
+#ifdef LONGSPEC_EMULATE_AVX512
 extern const KernelTable kEmulatedAvx512Table;
+#endif
+#ifdef LONGSPEC_EMULATE_AMX
 extern const KernelTable kEmulatedAmxTable;
 namespace emulated_amx {
 bool TilesSumAsDocumented();
@@ -19,16 +21,20 @@ bool TilesSumAsDocumented();
 namespace testing {
 
 std::vector<const KernelTable*> EmulatedTables() {
-#ifdef LONGSPEC_HAVE_EMULATED_AVX512
+#if defined(LONGSPEC_EMULATE_AVX512)
   for (const KernelTable* table : Available()) {
     if (table == &kAvx2Table) return {&kEmulatedAvx512Table, &kEmulatedAmxTable};
+  }
+#elif defined(LONGSPEC_EMULATE_AMX)
+  for (const KernelTable* table : Available()) {
+    if (table == &kAvx512Table) return {&kEmulatedAmxTable};
   }
 #endif
   return {};
 }
 
 bool EmulatedTilesAreTrusted([[maybe_unused]] TileSums sums) {
-#ifdef LONGSPEC_HAVE_EMULATED_AVX512
+#ifdef LONGSPEC_EMULATE_AMX
   emulated_tile_sums = sums;
   const bool trusted = emulated_amx::TilesSumAsDocumented();
   emulated_tile_sums = TileSums::kDocumented;
