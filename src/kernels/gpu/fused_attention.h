@@ -300,15 +300,7 @@ class FusedAttention {
           }
         }
       }
-      if (!inside) return;
-      LONGSPEC_UNROLL
-      for (int e = 0; e < kDimEntries; ++e) {
-        const int entry = first_entry + e;
-        if (entry >= n_entries_) continue;
-        if (item_.tails != nullptr) AddTail(entry, lane, o[e]);
-        LONGSPEC_UNROLL
-        for (int i = 0; i < 4; ++i) StateOf(entry)[kStateHeader + lane * 4 + i] = o[e][i];
-      }
+      if (inside) StoreValues(first_entry, lane, o);
     }
 
     // The same in arithmetic "i8".
@@ -351,15 +343,7 @@ class FusedAttention {
           }
         }
       }
-      if (!inside) return;
-      LONGSPEC_UNROLL
-      for (int e = 0; e < kDimEntries; ++e) {
-        const int entry = first_entry + e;
-        if (entry >= n_entries_) continue;
-        if (item_.tails != nullptr) AddIntegerTail(entry, lane, o[e]);
-        LONGSPEC_UNROLL
-        for (int i = 0; i < 4; ++i) StateOf(entry)[kStateHeader + lane * 4 + i] = o[e][i];
-      }
+      if (inside) StoreValues(first_entry, lane, o);
     }
 
    private:
@@ -508,6 +492,24 @@ class FusedAttention {
         LONGSPEC_UNROLL
         for (int i = 0; i < 4; ++i) v[i] = ValueAt<V, Cta>(row, a_.head_dim, lane * 4 + i);
         AddValue(shared_.p[PlaceOf(key, entry)], v, o);
+      }
+    }
+
+    // A thread's sums over stored keys, and what its entries' tails add to them, go to the states.
+    LONGSPEC_GPU void StoreValues(int first_entry, int lane, float (&o)[kDimEntries][4]) const {
+      LONGSPEC_UNROLL
+      for (int e = 0; e < kDimEntries; ++e) {
+        const int entry = first_entry + e;
+        if (entry >= n_entries_) continue;
+        if (item_.tails != nullptr) {
+          if constexpr (kIntegerValues) {
+            AddIntegerTail(entry, lane, o[e]);
+          } else {
+            AddTail(entry, lane, o[e]);
+          }
+        }
+        LONGSPEC_UNROLL
+        for (int i = 0; i < 4; ++i) StateOf(entry)[kStateHeader + lane * 4 + i] = o[e][i];
       }
     }
 
