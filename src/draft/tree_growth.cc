@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/size.h"
 
 namespace longspec {
@@ -58,10 +58,7 @@ std::vector<int32_t> Growth::Newest() const {
 std::vector<double> Growth::BestScores() const {
   std::vector<double> scores;
   for (size_t i = 1; i < nodes_.size(); ++i) scores.push_back(nodes_[i].log_prob);
-  const size_t n = std::min(scores.size(), Z(max_nodes_));
-  std::partial_sort(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n), scores.end(),
-                    std::greater<>());
-  scores.resize(n);
+  KeepLargest(scores, Z(max_nodes_));
   return scores;
 }
 
@@ -86,9 +83,7 @@ DraftTask Growth::AddLevel(const std::vector<int32_t>& parents, int width) {
     }
   }
   // Equal scores keep the order of (parent, rank).
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.log_prob > b.log_prob; });
-  if (candidates_.size() > Z(width)) candidates_.resize(Z(width));
+  KeepLargest(candidates_, Z(width), &Candidate::log_prob);
   level_begin_ = nodes_.size();
   for (const Candidate& c : candidates_) {
     nodes_.push_back({c.token, c.parent, nodes_[Z(c.parent)].depth + 1, c.log_prob});
@@ -159,9 +154,7 @@ DraftTask Growth::Eagle2(const TreeShape& shape) {
       }
     }
     beam = Promising();
-    std::stable_sort(beam.begin(), beam.end(),
-                     [&](int32_t a, int32_t b) { return nodes_[Z(a)].log_prob > nodes_[Z(b)].log_prob; });
-    if (beam.size() > Z(shape.top_k)) beam.resize(Z(shape.top_k));
+    KeepLargest(beam, Z(shape.top_k), [&](int32_t i) { return nodes_[Z(i)].log_prob; });
   }
   co_return Status();
 }
@@ -208,9 +201,7 @@ DraftTask Growth::Static(const std::vector<std::vector<int>>& paths) {
 void Growth::Cut(TokenTree& tree) const {
   std::vector<int32_t> order;
   for (size_t i = 1; i < nodes_.size(); ++i) order.push_back(static_cast<int32_t>(i));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return nodes_[Z(a)].log_prob > nodes_[Z(b)].log_prob; });
-  if (order.size() > Z(max_nodes_)) order.resize(Z(max_nodes_));
+  KeepLargest(order, Z(max_nodes_), [&](int32_t i) { return nodes_[Z(i)].log_prob; });
   std::sort(order.begin(), order.end());
   std::vector<int> placed(nodes_.size(), -1);
   placed[0] = 0;

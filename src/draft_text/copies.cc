@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/largest.h"
 #include "base/size.h"
 
 namespace longspec {
@@ -127,8 +128,7 @@ void Copies::FindAgain() {
     }
   }
   for (Copy& place : places_) place.weight /= sum;
-  std::ranges::stable_sort(places_, std::greater(), &Copy::weight);
-  if (places_.size() > kMostPlaces) places_.resize(kMostPlaces);
+  KeepLargest(places_, kMostPlaces, &Copy::weight);
 }
 
 size_t Copies::bytes() const {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/status_macros.h"
 #include "formats/atomic_file.h"
 #include "formats/ngram_format.h"
@@ -198,9 +199,8 @@ class KeyedNgrams final : public NgramList {
     const Node* least = nullptr;
     by_count_ = siblings;
     if (by_count_.size() > most) {
-      std::nth_element(by_count_.begin(), by_count_.begin() + static_cast<std::ptrdiff_t>(most) - 1,
-                       by_count_.end(), MoreFrequent);
-      least = &by_count_[most - 1];
+      KeepFirst(by_count_, most, MoreFrequent);
+      least = &by_count_.back();
     }
     const size_t first = kept.size();
     for (const Node& node : siblings) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/largest.h"
 #include "base/size.h"
 
 namespace longspec {
@@ -91,8 +92,7 @@ void NgramTable::Continuations(const SuffixContext& context, int most, std::vect
   }
   if (context.length == 1) total = it->second.n;
   for (Continuation& c : out) c.share /= total + kDoubt;
-  std::ranges::stable_sort(out, std::ranges::greater(), &Continuation::share);
-  if (std::ssize(out) > most) out.resize(Z(most));
+  KeepLargest(out, Z(most), &Continuation::share);
 }
 
 size_t NgramTable::bytes() const {

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "draft/tree_shape.h"
@@ -280,8 +281,7 @@ std::vector<RecyclingNode> BestChildren(const std::vector<RecyclingNode>& nodes,
                           .score = nodes[i].score * kRankShare[rank]});
     }
   }
-  std::stable_sort(children.begin(), children.end(), kBetter);
-  children.resize(static_cast<size_t>(n));
+  KeepLargest(children, static_cast<size_t>(n), &RecyclingNode::score);
   return children;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/status_macros.h"
 #include "formats/atomic_file.h"
 
@@ -179,8 +180,7 @@ void SuffixCorpus::Continuations(const SuffixContext& context, int most,
                    .share = static_cast<double>(Count(next)) / static_cast<double>(n),
                    .context = next});
   }
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.share > b.share; });
-  if (out.size() > static_cast<size_t>(most)) out.resize(static_cast<size_t>(most));
+  KeepLargest(out, static_cast<size_t>(most), [](const auto& next) { return next.share; });
 }
 
 }  // namespace longspec

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/largest.h"
 #include "base/status_macros.h"
 #include "engine/cache_file.h"
 
@@ -45,8 +46,7 @@ Status WriteDrafterMemories(const std::string& folder, const std::string& key,
     if (!drafter.second.asking.Beliefs().empty() && drafter.first.find('\n') == std::string::npos)
       kept.push_back(&drafter);
   }
-  std::ranges::sort(kept, std::greater(), [](const auto* drafter) { return drafter->second.last_used; });
-  kept.resize(std::min(kept.size(), kMostDrafters));
+  KeepLargest(kept, kMostDrafters, [](const auto* drafter) { return drafter->second.last_used; });
   CacheFileWriter file(kLearned, key);
   for (const auto* drafter : kept) {
     file.Text("drafter", drafter->first);

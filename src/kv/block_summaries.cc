@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/size.h"
 #include "kv/readable_span.h"
 
@@ -212,8 +213,7 @@ void BestBlocks(std::span<const float> scores, int first, int n, std::vector<int
     return scores[Z(a)] != scores[Z(b)] ? scores[Z(a)] > scores[Z(b)] : a < b;
   };
   if (Z(n) < blocks->size()) {
-    std::nth_element(blocks->begin(), blocks->begin() + n, blocks->end(), better);
-    blocks->resize(Z(n));
+    KeepFirst(*blocks, Z(n), better);
     std::ranges::sort(*blocks);
   }
   for (int32_t& block : *blocks) block += first;

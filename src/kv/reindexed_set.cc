@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/largest.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "kv/kv_mover.h"
@@ -59,8 +60,7 @@ Status ReindexedSet::Choose(std::span<const float> scores) {
   }
   std::vector<int32_t> best(Z(n_chunks));
   std::iota(best.begin(), best.end(), 0);
-  std::ranges::stable_sort(best, [&](int32_t a, int32_t b) { return mean[Z(a)] > mean[Z(b)]; });
-  best.resize(std::min(best.size(), Z(options_.n_chunks)));
+  KeepLargest(best, Z(options_.n_chunks), [&](int32_t c) { return mean[Z(c)]; });
   std::ranges::sort(best);
   if (best.back() != n_chunks - 1) best.push_back(n_chunks - 1);
   return Hold(best);

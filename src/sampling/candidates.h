@@ -17,7 +17,10 @@ using Candidate = std::pair<float, int32_t>;  // logit, token
 // The first token with the largest logit; 0 if there is none above minus infinity.
 int32_t ArgMax(std::span<const float> logits);
 
-// The k first candidates of the order, sorted. k <= 0 or k >= logits.size(): every token, in order of id.
+// The k first candidates of the order, sorted; all if there are fewer. Replaces `out`.
+void FirstCandidates(std::span<const float> logits, size_t k, std::vector<Candidate>& out);
+
+// The same, but that for k <= 0 or k >= logits.size() every token comes in order of id.
 void TopCandidates(std::span<const float> logits, int k, std::vector<Candidate>& out);
 
 // Reads candidates in the order, sorting blocks of growing size as the reader goes on. Candidates that were

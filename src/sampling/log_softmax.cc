@@ -27,10 +27,8 @@ void LogSoftmax::Likeliest(int n, std::vector<TokenLogprob>& out) const {
   out.clear();
   if (n <= 0) return;
   std::vector<Candidate> best;
-  TopCandidates(logits_, n, best);
-  CandidateOrder order(best, static_cast<size_t>(n) < logits_.size() ? best.size() : 0);
-  for (size_t i = 0; i < best.size(); ++i)
-    out.push_back({.token = order[i].second, .logprob = Of(order[i].second)});
+  FirstCandidates(logits_, static_cast<size_t>(n), best);
+  for (const auto& [logit, token] : best) out.push_back({.token = token, .logprob = Of(token)});
 }
 
 }  // namespace longspec

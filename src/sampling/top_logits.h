@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The few largest logits of a row, without sorting the vocabulary. Pure functions.
+// The few tokens of a row that can be chosen and are likeliest. Pure functions.
 #pragma once
 
 #include <cstdint>

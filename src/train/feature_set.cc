@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/largest.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "tensor/half.h"
@@ -216,8 +217,7 @@ std::vector<int64_t> FeatureSet::FrequentTokens(int n, double distill,
   }
   std::vector<int64_t> tokens(count.size());
   std::iota(tokens.begin(), tokens.end(), 0);
-  std::ranges::stable_sort(tokens, [&](int64_t a, int64_t b) { return count[Z(a)] > count[Z(b)]; });
-  tokens.resize(std::min(tokens.size(), Z(n)));
+  KeepLargest(tokens, Z(n), [&](int64_t token) { return count[Z(token)]; });
   std::ranges::sort(tokens);
   return tokens;
 }
