@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -271,6 +272,7 @@ TEST(Attention, EveryCacheTypeAndHeadShape) {
     for (const int head_dim : {16, 48, 64, 128}) {
       if (!CheckLayout({.k_type = type, .v_type = type, .n_kv_head = 1, .head_dim = head_dim}).ok()) continue;
       for (const int group : {1, 4, 7}) {
+        if (group == 4 && std::getenv("LONGSPEC_SKIP_SLOW") != nullptr) continue;
         ExpectCanonical(MakeProblem(270, 6, {}, type, head_dim, group, type));
         ExpectCanonical(MakeProblem(270, 6, {-1, 0, 0, 1, 1, 3}, type, head_dim, group, type));
       }

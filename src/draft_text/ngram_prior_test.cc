@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -500,14 +501,15 @@ TEST_F(NgramPriorTest, WrongNumbersDoNoHarm) {
   counter.Add(text);
   Write(counter, 400, {.min_count = 1, .successors = 500});
   const std::string good = Bytes();
+  const int n_rounds = std::getenv("LONGSPEC_SKIP_SLOW") != nullptr ? 150 : 600;
   int n_refused = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < n_rounds; ++round) {
     std::string bytes = good;
     const size_t at = sizeof(Header) + rng() % (good.size() - sizeof(Header));
     bytes[at] = static_cast<char>(round % 3 == 0 ? 255 : rng());
     n_refused += ExerciseNgrams(std::as_bytes(std::span(bytes))).ok() ? 0 : 1;
   }
-  EXPECT_GT(n_refused, 200);
+  EXPECT_GT(n_refused, n_rounds / 3);
 }
 
 TEST_F(NgramPriorTest, SeedsOfTheFuzzerAreTables) {

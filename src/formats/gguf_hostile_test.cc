@@ -10,6 +10,7 @@
 
 #include "base/counter_rng.h"
 #include "base/mapped_file.h"
+#include "base/testing/sanitized.h"
 #include "base/testing/source_path.h"
 #include "formats/gguf.h"
 #include "formats/gguf_exercise.h"
@@ -20,12 +21,7 @@ namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+using testing::kSanitized;
 
 constexpr uint32_t kF32 = 0, kQ4_0 = 2;
 

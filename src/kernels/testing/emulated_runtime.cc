@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,8 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr int kGarbage = 0xFF;  // floats that are no numbers, and indices of nothing
+// In one piece: behind it are zeros. Pages that exist cost each launch time, which opens and closes them.
+constexpr size_t kMostGarbage = size_t{16} << 20;
 constexpr size_t kGap = gpu::Runtime::kAlignment;
 
 [[noreturn]] void Die(const char* what) {
@@ -87,7 +90,8 @@ std::byte* EmulatedRuntime::Allocate(size_t bytes) {
   n_taken_ += Taken(bytes);
   if (end > touched_) touched_ = end;
   const Opened opened(*this);
-  std::memset(at, kGarbage, Taken(bytes));
+  std::memset(at, kGarbage, std::min(bytes, kMostGarbage));
+  std::memset(at + bytes, kGarbage, Taken(bytes) - bytes);
   return at;
 }
 

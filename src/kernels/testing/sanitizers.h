@@ -3,6 +3,8 @@
 // Which sanitizer this is compiled for, and what fibers tell the thread sanitizer.
 #pragma once
 
+#include "base/testing/sanitized.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define LONGSPEC_ADDRESS_SANITIZER 1
 #elif defined(__SANITIZE_THREAD__)
@@ -32,11 +34,7 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 namespace longspec::kernels::testing {
 
 // What a kernel leaves out on purpose is then the sanitizer's finding, not the test's.
-#if defined(LONGSPEC_ADDRESS_SANITIZER) || defined(LONGSPEC_THREAD_SANITIZER)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using longspec::testing::kSanitized;
 
 // While one lives, what its fiber reads and writes is no race.
 class UnseenByTsan {
