@@ -29,8 +29,8 @@ FLOORS = (
     ("draft_model",),
     ("decode",),
     ("engine", "lab"),
-    ("api", "bench", "eval", "features"),
-    ("server",),
+    ("api",),
+    ("server", "bench", "eval", "features"),
     ("http",),
     ("cli",),
 )

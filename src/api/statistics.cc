@@ -21,16 +21,10 @@ Json CountsJson(const std::vector<AcceptanceCounts>& counts, bool with_steps) {
 }
 
 Json PolicyJson(const SpeculativeStats& s) {
-  Json decisions = Json::object();
-  for (const auto& [name, rounds] : s.decisions) decisions[name] = rounds;
-  return {
-      {"name", s.policy}, {"decisions", decisions}, {"last_decision", s.last_decision}, {"costs", s.costs}};
-}
-
-Json UsesJson(const SpeculativeStats& s) {
-  Json uses = Json::object();
-  for (const auto& [name, value] : s.uses) uses[name] = value;
-  return uses;
+  return {{"name", s.policy},
+          {"decisions", NamedJson(s.decisions)},
+          {"last_decision", s.last_decision},
+          {"costs", s.costs}};
 }
 
 }  // namespace
@@ -74,18 +68,15 @@ Json FullSpeculationJson(const GenerationResult& result) {
                {"mean_acceptance_length", s.mean_acceptance_length},
                {"acceptance_per_position", s.acceptance_per_position},
                {"exactness", ExactnessName(s.lossless)},
-               {"distinct_4gram", result.distinct_4gram},
-               {"draft_ms", s.draft_ms},
-               {"target_ms", s.target_ms},
-               {"verify_ms", s.verify_ms},
-               {"commit_ms", s.commit_ms},
-               {"proposed", s.proposed},
-               {"draft_bytes", s.draft_bytes},
-               {"dice", s.dice},
-               {"uses", UsesJson(s)},
-               {"policy", PolicyJson(s)},
-               {"by_drafter", CountsJson(s.by_drafter, false)},
-               {"by_context", CountsJson(s.by_context, true)}};
+               {"distinct_4gram", result.distinct_4gram}};
+  AddRoundTimes(s, &json);
+  json["proposed"] = s.proposed;
+  json["draft_bytes"] = s.draft_bytes;
+  json["dice"] = s.dice;
+  json["uses"] = NamedJson(s.uses);
+  json["policy"] = PolicyJson(s);
+  json["by_drafter"] = CountsJson(s.by_drafter, false);
+  json["by_context"] = CountsJson(s.by_context, true);
   if (!s.notice.empty()) json["notice"] = s.notice;
   return json;
 }

@@ -11,6 +11,7 @@
 
 #include "api/request.h"
 #include "api/shared_fields.h"
+#include "api/statistics.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "cli/batch.h"
@@ -50,7 +51,7 @@ OnBatchProgress ShowProgress(Progress* progress) {
       return at.total > 0 ? static_cast<double>(n) / static_cast<double>(at.total) : 1.0;
     };
     const double elapsed_ms = NowMs() - begun_ms;
-    const double rate = elapsed_ms > 0 ? static_cast<double>(at.tokens) * 1000.0 / elapsed_ms : 0.0;
+    const double rate = api::PerSecond(at.tokens, elapsed_ms);
     progress->Update(share_of(at.done),
                      Print("%lld/%lld requests, %.1f tokens/s", static_cast<long long>(at.done),
                            static_cast<long long>(at.total), rate) +

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "api/statistics.h"
 #include "base/print.h"
 #include "base/status_macros.h"
 #include "bench/measure.h"
@@ -25,6 +26,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
+#include "cli/report.h"
 #include "draft_model/option_use.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
@@ -62,7 +64,7 @@ std::string MeasuredJson(const Measurement& m) {
   if (m.gb_per_second > 0) json["gb_per_second"] = m.gb_per_second;
   json["gmac_per_second"] = m.gmac_per_second;
   json["roofline_share"] = m.roofline_share;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 std::string MeasuredJson(const MachineLimits& limits) {
@@ -75,7 +77,7 @@ std::string MeasuredJson(const MachineLimits& limits) {
   json["bf16_gmac_per_second"] = limits.bf16_gmac_per_second;
   json["bf16_amx_gmac_per_second"] = limits.bf16_amx_gmac_per_second;
   json["barrier_us"] = limits.barrier_us;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 std::string MeasuredJson(const SamplingCost& cost) {
@@ -86,7 +88,7 @@ std::string MeasuredJson(const SamplingCost& cost) {
   json["vocab"] = cost.vocab;
   json["us"] = cost.us;
   if (cost.share_of_step > 0) json["share_of_step"] = cost.share_of_step;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 // The first line has a heading.
@@ -107,13 +109,13 @@ std::string MeasuredJson(const BatchMeasurement& m) {
   json["sequences"] = m.sequences;
   json["depth"] = m.depth;
   json["ms"] = m.ms;
-  json["tokens_per_second"] = 1e3 * m.sequences / m.ms;
+  json["tokens_per_second"] = api::PerSecond(m.sequences, m.ms);
   json["products_ms"] = m.products_ms;
   json["attention_ms"] = m.attention_ms;
   json["times_parts"] = m.times_parts;
   json["one_document_ms"] = m.one_document_ms;
   json["times_one"] = m.times_one;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 constexpr const char* kBatchHeader =
@@ -124,7 +126,7 @@ constexpr const char* kBatchHeader =
 
 std::string BatchLine(const BatchMeasurement& m) {
   return Print("| %9d | %9d | %8.2f | %8.1f | %5.2fx | %8.2f | %9.2f | %7.2fx | %9.2f ms |\n", m.sequences,
-               m.depth, m.ms, 1e3 * m.sequences / m.ms, m.times_one, m.products_ms, m.attention_ms,
+               m.depth, m.ms, api::PerSecond(m.sequences, m.ms), m.times_one, m.products_ms, m.attention_ms,
                m.times_parts, m.one_document_ms);
 }
 
@@ -143,7 +145,7 @@ std::string MeasuredJson(const AnswersMeasurement& m) {
   json["prompt_ms"] = m.prompt_ms;
   json["tokens_per_second_with_prompts"] = m.with_prompts();
   json["mean_acceptance_length"] = m.mean_acceptance_length;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 // Answers as they are measured, each beside those it is compared with.
@@ -376,7 +378,7 @@ std::string MeasuredJson(const DraftMeasurement& m) {
   json["level_of_plain_step"] = m.level_of_plain_step;
   json["level_barriers"] = m.level_barriers;
   json["plain_step_barriers"] = m.plain_step_barriers;
-  return json.dump() + "\n";
+  return JsonLine(json);
 }
 
 constexpr const char* kDraftHeader =

@@ -2,18 +2,14 @@
 #include "eval/cell.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "api/statistics.h"
 
 namespace longspec {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename T>
-Json Named(const std::vector<std::pair<std::string, T>>& values) {
-  Json json = Json::object();
-  for (const auto& [name, value] : values) json[name] = value;
-  return json;
-}
 
 template <typename T>
 std::vector<std::pair<std::string, T>> NamedFrom(const Json& json) {
@@ -22,40 +18,45 @@ std::vector<std::pair<std::string, T>> NamedFrom(const Json& json) {
   return values;
 }
 
+// What an item and the sums of a cell have in common.
+template <typename Counts>
+void AddCounts(const Counts& of, const std::vector<double>& acceptance_per_position, Json* json) {
+  Json& to = *json;
+  to["drafted"] = of.drafted;
+  to["accepted"] = of.accepted;
+  to["ms"] = of.ms;
+  to["plain_ms"] = of.plain_ms;
+  api::AddRoundTimes(of, json);
+  to["draft_bytes"] = of.draft_bytes;
+  to["kv_bytes"] = of.kv_bytes;
+  to["drafted_at"] = of.drafted_at;
+  to["accepted_at"] = of.accepted_at;
+  to["acceptance_per_position"] = acceptance_per_position;
+}
+
 Json ItemJson(const EvalItem& item) {
-  return {{"id", item.id},
-          {"subset", item.subset},
-          {"prompt_tokens", item.prompt_tokens},
-          {"prompt_ms", item.prompt_ms},
-          {"plain_prompt_ms", item.plain_prompt_ms},
-          {"tokens", item.tokens},
-          {"steps", item.steps},
-          {"proposed", item.proposed},
-          {"drafted", item.drafted},
-          {"accepted", item.accepted},
-          {"ms", item.ms},
-          {"plain_ms", item.plain_ms},
-          {"draft_ms", item.draft_ms},
-          {"target_ms", item.target_ms},
-          {"verify_ms", item.verify_ms},
-          {"commit_ms", item.commit_ms},
-          {"draft_bytes", item.draft_bytes},
-          {"kv_bytes", item.kv_bytes},
-          {"drafted_at", item.drafted_at},
-          {"accepted_at", item.accepted_at},
-          {"acceptance_per_position", item.acceptance_per_position},
-          {"identical", item.identical},
-          {"approximate", item.approximate},
-          {"rouge_l_to_exact", item.rouge_l_to_exact},
-          {"checked", item.checked},
-          {"differing", item.differing},
-          {"distinct_4gram", item.distinct_4gram},
-          {"loops", item.loops()},
-          {"quality", Named(item.quality)},
-          {"decisions", Named(item.decisions)},
-          {"last_decision", item.last_decision},
-          {"dice", item.dice},
-          {"uses", Named(item.uses)}};
+  Json json = {{"id", item.id},
+               {"subset", item.subset},
+               {"prompt_tokens", item.prompt_tokens},
+               {"prompt_ms", item.prompt_ms},
+               {"plain_prompt_ms", item.plain_prompt_ms},
+               {"tokens", item.tokens},
+               {"steps", item.steps},
+               {"proposed", item.proposed}};
+  AddCounts(item, item.acceptance_per_position, &json);
+  json["identical"] = item.identical;
+  json["approximate"] = item.approximate;
+  json["rouge_l_to_exact"] = item.rouge_l_to_exact;
+  json["checked"] = item.checked;
+  json["differing"] = item.differing;
+  json["distinct_4gram"] = item.distinct_4gram;
+  json["loops"] = item.loops();
+  json["quality"] = api::NamedJson(item.quality);
+  json["decisions"] = api::NamedJson(item.decisions);
+  json["last_decision"] = item.last_decision;
+  json["dice"] = item.dice;
+  json["uses"] = api::NamedJson(item.uses);
+  return json;
 }
 
 EvalItem ItemFrom(const Json& json) {
@@ -154,37 +155,27 @@ Json CellJson(const Cell& cell) {
     items.push_back(ItemJson(item));
   }
   const auto n = static_cast<double>(cell.items.empty() ? 1 : cell.items.size());
-  return {{"family", cell.key.family},
-          {"length", cell.key.length},
-          {"temperature", cell.key.temperature},
-          {"method", cell.key.method},
-          {"runs", cell.runs},
-          {"speedup", sums.speedup()},
-          {"macro_speedup", sums.macro_speedup()},
-          {"mean_acceptance_length", sums.mean_acceptance_length()},
-          {"macro_acceptance_length", sums.macro_acceptance_length()},
-          {"tokens_per_second", sums.tokens_per_second()},
-          {"plain_tokens_per_second", sums.plain_tokens_per_second()},
-          {"prompts", sums.prompts},
-          {"identical_share", cell.items.empty() ? Json() : Json(static_cast<double>(sums.identical) / n)},
-          {"distinct_4gram", sums.distinct_4gram / n},
-          {"looping", sums.looping},
-          {"tokens", sums.tokens},
-          {"steps", sums.steps},
-          {"drafted", sums.drafted},
-          {"accepted", sums.accepted},
-          {"ms", sums.ms},
-          {"plain_ms", sums.plain_ms},
-          {"draft_ms", sums.draft_ms},
-          {"target_ms", sums.target_ms},
-          {"verify_ms", sums.verify_ms},
-          {"commit_ms", sums.commit_ms},
-          {"draft_bytes", sums.draft_bytes},
-          {"kv_bytes", sums.kv_bytes},
-          {"drafted_at", sums.drafted_at},
-          {"accepted_at", sums.accepted_at},
-          {"acceptance_per_position", sums.acceptance_per_position()},
-          {"items", items}};
+  Json json = {
+      {"family", cell.key.family},
+      {"length", cell.key.length},
+      {"temperature", cell.key.temperature},
+      {"method", cell.key.method},
+      {"runs", cell.runs},
+      {"speedup", sums.speedup()},
+      {"macro_speedup", sums.macro_speedup()},
+      {"mean_acceptance_length", sums.mean_acceptance_length()},
+      {"macro_acceptance_length", sums.macro_acceptance_length()},
+      {"tokens_per_second", sums.tokens_per_second()},
+      {"plain_tokens_per_second", sums.plain_tokens_per_second()},
+      {"prompts", sums.prompts},
+      {"identical_share", cell.items.empty() ? Json() : Json(static_cast<double>(sums.identical) / n)},
+      {"distinct_4gram", sums.distinct_4gram / n},
+      {"looping", sums.looping},
+      {"tokens", sums.tokens},
+      {"steps", sums.steps}};
+  AddCounts(sums, sums.acceptance_per_position(), &json);
+  json["items"] = std::move(items);
+  return json;
 }
 
 Result<Cell> ParseCell(std::string_view line) {

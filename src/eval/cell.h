@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/statistics.h"
 #include "decode/stats.h"
 #include "eval/quality.h"
 #include "longspec/status.h"
@@ -92,10 +93,8 @@ struct CellSums {
   double mean_acceptance_length() const { return MeanAcceptanceLength(accepted, steps); }
   double macro_speedup() const { return MeanOf(speedups); }
   double macro_acceptance_length() const { return MeanOf(acceptance_lengths); }
-  double tokens_per_second() const { return ms > 0 ? 1e3 * static_cast<double>(tokens) / ms : 0; }
-  double plain_tokens_per_second() const {
-    return plain_ms > 0 ? 1e3 * static_cast<double>(tokens) / plain_ms : 0;
-  }
+  double tokens_per_second() const { return api::PerSecond(tokens, ms); }
+  double plain_tokens_per_second() const { return api::PerSecond(tokens, plain_ms); }
 
  private:
   double MeanOf(double sum) const { return prompts > 0 ? sum / static_cast<double>(prompts) : 0; }

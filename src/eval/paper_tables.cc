@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "api/statistics.h"
 #include "base/print.h"
 #include "eval/method.h"
 #include "eval/paper_data.h"
@@ -180,7 +181,7 @@ std::string OurRow(const PaperTable& table, const std::vector<Cell>& cells, cons
     const bool exact = plain || s.approximate == 0;  // then the text is that of plain decoding
     const auto rounds = static_cast<double>(std::max<int64_t>(plain ? s.tokens : s.steps, 1));
     row += Format(table, {.length = (plain ? 1 : s.mean_acceptance_length()) - own,
-                          .rate = ms > 0 ? 1e3 * static_cast<double>(s.tokens) / ms : 0,
+                          .rate = api::PerSecond(s.tokens, ms),
                           .speedup = ms > 0 ? plain_ms / ms : 0,
                           .rouge_l = exact ? 1 : s.rouge_l_to_exact / n,
                           .draft_ms = plain ? 0 : s.draft_ms / rounds,
