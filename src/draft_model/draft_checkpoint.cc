@@ -190,9 +190,8 @@ Status Check(DraftCheckpoint* checkpoint) {
 Status Read(const std::string& path, DraftCheckpoint* checkpoint) {
   std::error_code error;
   if (fs::is_directory(path, error)) return ReadFolder(path, checkpoint);
-  if (!BeginsAsGguf(path)) return ReadSafetensors(path, checkpoint);
-  LS_ASSIGN(auto file, GgufFile::Open(path));
-  return ReadGguf(std::move(file), checkpoint);
+  LS_ASSIGN(auto file, GgufFile::OpenIfGguf(path));
+  return file != nullptr ? ReadGguf(std::move(file), checkpoint) : ReadSafetensors(path, checkpoint);
 }
 
 // Calls add(name, type, shape, bytes) for each tensor. Vectors and the vocabulary keep their types.

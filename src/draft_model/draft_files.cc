@@ -21,10 +21,12 @@ Status CheckStandsAlone(const GgufFile& file) {
 }
 
 Result<std::string> DraftFiles::Architecture(const std::string& path) {
-  if (gguf_.contains(path) || BeginsAsGguf(path)) {
-    LS_ASSIGN(const auto file, Gguf(path));
-    return file->GetString("general.architecture");
+  if (!gguf_.contains(path) && !drafts_.contains(path)) {
+    LS_ASSIGN(auto file, GgufFile::OpenIfGguf(path));
+    if (file != nullptr) gguf_[path] = std::move(file);
   }
+  if (const auto it = gguf_.find(path); it != gguf_.end())
+    return it->second->GetString("general.architecture");
   LS_ASSIGN(const auto checkpoint, Open(path));
   return std::string(checkpoint->kind->name);
 }

@@ -3,8 +3,12 @@
 // Draft models through the facade: the same text, refusals before anything is generated, notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -29,6 +33,36 @@ namespace longspec {
 namespace {
 
 using ::testing::HasSubstr;
+
+// How often a file is opened from now on, by whomever.
+class Opens {
+ public:
+  // Closing is watched, too: events that equal the one before them are not reported.
+  explicit Opens(const std::string& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(fd_, path.c_str(), IN_OPEN | IN_CLOSE), 0) << path;
+  }
+  ~Opens() { close(fd_); }
+  Opens(const Opens&) = delete;
+  Opens& operator=(const Opens&) = delete;
+
+  // Since the last call.
+  int Count() const {
+    std::array<char, 64 * sizeof(inotify_event)> events;
+    int n = 0;
+    for (ssize_t size; (size = read(fd_, events.data(), events.size())) > 0;) {
+      for (ssize_t at = 0; at < size;) {
+        inotify_event event;
+        std::memcpy(&event, events.data() + at, sizeof(event));
+        n += (event.mask & IN_OPEN) != 0 ? 1 : 0;
+        at += static_cast<ssize_t>(sizeof(event) + event.len);
+      }
+    }
+    return n;
+  }
+
+ private:
+  const int fd_;
+};
 
 class DraftModelTest : public ::testing::Test {
  protected:
@@ -744,6 +778,48 @@ TEST_F(DraftModelTest, PackedWeightsOfTargetAndDraftAreKept) {
     EXPECT_EQ(kept, 2);
   }
   EXPECT_THAT(warnings, ::testing::IsEmpty());
+}
+
+// From the plan to the second answer; packed weights are looked for where they are kept, and read once.
+TEST_F(DraftModelTest, EachFileIsOpenedOnce) {
+  const std::string learned = folder_.File("learned.gguf"), lm = folder_.File("lm.gguf");
+  ASSERT_TRUE(WriteDraftGguf(*OpenDraftCheckpoint(draft_), std::nullopt, learned).ok());
+  ASSERT_TRUE(WriteTinyModel({.n_layers = 1}, lm).ok());
+  ModelOptions options;
+  options.path = folder_.File("target.gguf");
+  options.threads = 1;
+  options.weights_cache = folder_.File("packed");
+  const auto load = [&](const GenerationRequest& request) {
+    options.speculation = request.speculation;
+    auto engine = Engine::Load(options);
+    EXPECT_TRUE(engine.ok()) << engine.status().message();
+    return *std::move(engine);
+  };
+  load(Request("none", ""));
+  std::vector<std::string> packed;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(options.weights_cache)) {
+    if (entry.path().extension() == ".longspec-weights") packed.push_back(entry.path());
+  }
+  ASSERT_EQ(packed.size(), 1U);
+  const Opens of_target(options.path), of_packed(packed.front());
+  for (const auto& [type, draft] : std::map<std::string, std::string>{
+           {"none", learned}, {"longspec", learned}, {"lm", lm}, {"auto", lm}, {"ppm,longspec", learned}}) {
+    SCOPED_TRACE(type);
+    const Opens of_draft(draft);
+    GenerationRequest request = Request(type, draft);
+    request.n_predict = 3;
+    const auto engine = load(request);
+    for (int answer = 0; answer < 2; ++answer) {
+      const auto session = engine->NewSession();
+      EXPECT_TRUE(engine->Generate(**session, request).ok());
+    }
+    EXPECT_EQ(of_target.Count(), 1);
+    EXPECT_EQ(of_packed.Count(), 1);
+    EXPECT_EQ(of_draft.Count(), type == "none" ? 0 : 1);
+  }
+  ASSERT_TRUE(Engine::Inspect(options).ok());
+  EXPECT_EQ(of_target.Count(), 1);
+  EXPECT_EQ(of_packed.Count(), 0);
 }
 
 }  // namespace

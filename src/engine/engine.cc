@@ -308,7 +308,8 @@ Result<std::unique_ptr<Engine>> LoadOpened(OpenedModel model, const ModelOptions
 }
 
 Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
-  LS_ASSIGN(OpenedModel model, OpenModel(options));
+  ModelFiles files;
+  LS_ASSIGN(OpenedModel model, OpenModel(options, files));
   const bool on_card = model.device->has_memory();
   auto engine = LoadOpened(std::move(model), options);
   // Between the plan and the load somebody else may take the card's memory, or the card be gone.
@@ -318,7 +319,7 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
   if (options.on_warning) options.on_warning(engine.status().message() + "; the model runs on the CPU");
   ModelOptions on_cpu = options;
   on_cpu.device = "cpu";
-  LS_ASSIGN(OpenedModel other, OpenModel(on_cpu));
+  LS_ASSIGN(OpenedModel other, OpenModel(on_cpu, files));
   return LoadOpened(std::move(other), on_cpu);
 }
 

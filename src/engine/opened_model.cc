@@ -45,10 +45,13 @@ Status CheckDevice(const Device& device, const ModelSpec& spec, const KvLayout& 
   return {};
 }
 
-Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& options) {
+Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& options, ModelFiles& files) {
   OpenedModel model;
   LS_ASSIGN(model.device, MakeDevice(device, options.kernels, options.threads));
-  LS_ASSIGN(model.file, OpenModelFile(options.path));
+  if (files.target == nullptr) {
+    LS_ASSIGN(files.target, OpenModelFile(options.path));
+  }
+  model.file = files.target;
   LS_TRY(CheckStandsAlone(*model.file));
   LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
   const ModelSpec& spec = model.spec;
@@ -66,7 +69,8 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : spec.n_ctx_train;
 
   const TargetFacts facts = {.file = *model.file, .sizes = spec, .cache = layout};
-  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, model.draft_files));
+  LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, files.drafts));
+  model.draft_files = files.drafts;
   const SpeculationOptions speculation = Settled(options.speculation);
   const int most_drafted = std::max(speculation.draft_n_max, speculation.adaptive_n_max);
   LS_ASSIGN(
@@ -94,16 +98,16 @@ Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path) {
   return file;
 }
 
-Result<OpenedModel> OpenModel(const ModelOptions& options) {
+Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files) {
   LS_TRY(CheckOptions(options));
-  if (options.device != "auto") return OpenModelOn(options.device, options);
-  auto on_device = OpenModelOn("auto", options);
+  if (options.device != "auto") return OpenModelOn(options.device, options, files);
+  auto on_device = OpenModelOn("auto", options, files);
   // What the card does not have, or has no room for, the CPU may.
   if (on_device.ok() ? !on_device->device->has_memory() || CheckRoom(*on_device, options).ok()
                      : on_device.status().code() != StatusCode::kUnsupported) {
     return on_device;
   }
-  return OpenModelOn("cpu", options);
+  return OpenModelOn("cpu", options, files);
 }
 
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
@@ -115,16 +119,20 @@ Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
 }
 
 Result<ModelInfo> InspectModel(const ModelOptions& options) {
-  const auto model = OpenModel(options);
+  ModelFiles files;
+  const auto model = OpenModel(options, files);
   if (model.ok()) return model->info;
   if (model.status().code() != StatusCode::kUnsupported) return model.status();
-  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenModelFile(options.path));
-  LS_TRY(CheckStandsAlone(*file));
-  const Status network = ReadModelSpec(*file, options.rope, options.bf16_weights, options.attention).status();
+  if (files.target == nullptr) {
+    LS_ASSIGN(files.target, OpenModelFile(options.path));
+  }
+  const GgufFile& file = *files.target;
+  LS_TRY(CheckStandsAlone(file));
+  const Status network = ReadModelSpec(file, options.rope, options.bf16_weights, options.attention).status();
   if (network.ok()) return model.status();  // something else is not supported
   ModelInfo info;
-  DescribeFile(*file, options, &info);
-  DescribeOtherNetwork(*file, network, &info);
+  DescribeFile(file, options, &info);
+  DescribeOtherNetwork(file, network, &info);
   return info;
 }
 

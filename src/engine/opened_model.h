@@ -33,8 +33,14 @@ struct OpenedModel {
   ModelInfo info;
 };
 
-// Refuses what the options ask for and this file or machine does not have.
-Result<OpenedModel> OpenModel(const ModelOptions& options);
+// Each opened when it is first asked for, and not again for another device.
+struct ModelFiles {
+  std::shared_ptr<const GgufFile> target;  // null: not yet
+  DraftFiles drafts;
+};
+
+// Refuses what the options ask for and this file or machine does not have. `files`: those of these options.
+Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files);
 
 // Refuses, with the numbers, what cannot fit in memory or on the disk, or would be slow there for nothing.
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options);

@@ -107,9 +107,8 @@ Status ExpectWhole(const GgufContents& contents, const std::string& path) {
                          " shards; name them as written ('<model>-00001-of-0000N.gguf') and open the first");
 }
 
-Result<std::shared_ptr<const GgufFile>> OpenSingle(const std::string& path) {
+Result<std::shared_ptr<const GgufFile>> OpenSingle(const std::string& path, MappedFile file) {
   auto model = std::make_shared<GgufModel>(path);
-  LS_ASSIGN(MappedFile file, MappedFile::Open(path));
   LS_ASSIGN(GgufContents contents, ParseGguf(file.bytes(), path));
   LS_TRY(ExpectWhole(contents, path));
   model->Own(std::move(file));
@@ -162,21 +161,32 @@ Result<std::shared_ptr<const GgufFile>> OpenShards(const std::string& first_path
   return std::shared_ptr<const GgufFile>(std::move(model));
 }
 
-}  // namespace
-
-bool BeginsAsGguf(const std::string& path) {
-  const auto file = MappedFile::Open(path);
+bool BeginsAsGguf(const Result<MappedFile>& file) {
   return file.ok() && file->bytes().size() >= sizeof(kGgufMagic) &&
          std::memcmp(file->bytes().data(), &kGgufMagic, sizeof(kGgufMagic)) == 0;
 }
+
+}  // namespace
+
+bool BeginsAsGguf(const std::string& path) { return BeginsAsGguf(MappedFile::Open(path)); }
 
 size_t GgufArray::size() const {
   return std::visit([](const auto& v) { return v.size(); }, values);
 }
 
 Result<std::shared_ptr<const GgufFile>> GgufFile::Open(const std::string& path) try {
-  const std::optional<ShardName> name = ParseShardName(path);
-  return name ? OpenShards(path, *name) : OpenSingle(path);
+  if (const std::optional<ShardName> name = ParseShardName(path)) return OpenShards(path, *name);
+  LS_ASSIGN(MappedFile file, MappedFile::Open(path));
+  return OpenSingle(path, std::move(file));
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(path + ": not enough memory for its metadata");
+}
+
+Result<std::shared_ptr<const GgufFile>> GgufFile::OpenIfGguf(const std::string& path) try {
+  Result<MappedFile> file = MappedFile::Open(path);
+  if (!BeginsAsGguf(file)) return std::shared_ptr<const GgufFile>();
+  if (const std::optional<ShardName> name = ParseShardName(path)) return OpenShards(path, *name);
+  return OpenSingle(path, *std::move(file));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(path + ": not enough memory for its metadata");
 }

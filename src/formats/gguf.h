@@ -48,6 +48,8 @@ class GgufFile {
  public:
   // For `name-00001-of-0000N.gguf`, opens all N shards. Errors name the file, and the tensor or key at fault.
   static Result<std::shared_ptr<const GgufFile>> Open(const std::string& path);
+  // The same of a file that may be another one: null if it does not begin as a GGUF file, or cannot be read.
+  static Result<std::shared_ptr<const GgufFile>> OpenIfGguf(const std::string& path);
 
   // A single file that is already in memory, for tests and fuzzing. `bytes` must outlive the result.
   static Result<std::shared_ptr<const GgufFile>> Parse(std::span<const std::byte> bytes,
