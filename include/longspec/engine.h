@@ -41,6 +41,9 @@ struct MemoryPlan {
   uint64_t scratch = 0;
   uint64_t draft = 0;         // a draft model: weights, activations and its cache at the same context
   uint64_t draft_states = 0;  // what a draft model made of texts and keeps, besides that of prompt_cache
+  // Of a model on a card, whose memory all the rest is: both of these where they lie in the host's memory,
+  // and what the host could give when asked (0: it did not say).
+  uint64_t host_draft = 0, host_available = 0;
   // Of ModelOptions::partial_verification, with what is remembered of the blocks of the same context.
   uint64_t working_set = 0;
   // Besides, and not needed: what ModelOptions::cache_ram may grow to, a draft model's part included.

@@ -43,19 +43,24 @@ std::string Row(const char* label, const std::string& value) {
 }
 
 Json MemoryJson(const MemoryPlan& plan) {
-  return {{"ctx_size", plan.ctx_size},
-          {"weights", plan.weights},
-          {"kv_at_context", plan.kv_at_context},
-          {"kv_in_file", plan.kv_in_file},
-          {"kv_from_disk", plan.kv_from_disk},
-          {"disk_bytes_per_second", plan.disk_bytes_per_second},
-          {"scratch", plan.scratch},
-          {"draft", plan.draft},
-          {"draft_states", plan.draft_states},
-          {"working_set", plan.working_set},
-          {"total", plan.total()},
-          {"prompt_cache", plan.prompt_cache},
-          {"available", plan.available}};
+  Json json = {{"ctx_size", plan.ctx_size},
+               {"weights", plan.weights},
+               {"kv_at_context", plan.kv_at_context},
+               {"kv_in_file", plan.kv_in_file},
+               {"kv_from_disk", plan.kv_from_disk},
+               {"disk_bytes_per_second", plan.disk_bytes_per_second},
+               {"scratch", plan.scratch},
+               {"draft", plan.draft},
+               {"draft_states", plan.draft_states},
+               {"working_set", plan.working_set},
+               {"total", plan.total()},
+               {"prompt_cache", plan.prompt_cache},
+               {"available", plan.available}};
+  if (plan.host_draft > 0) {
+    json["host_draft"] = plan.host_draft;
+    json["host_available"] = plan.host_available;
+  }
+  return json;
 }
 
 // What the approximation did.
@@ -165,7 +170,12 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
   if (plan.working_set > 0) text += ", working set " + FormatBytes(plan.working_set);
   if (plan.prompt_cache > 0)
     text += "; up to " + FormatBytes(plan.prompt_cache) + " more for earlier prompts";
-  return text + (plan.available > 0 ? "; " + FormatBytes(plan.available) + " available" : std::string());
+  if (plan.available > 0) text += "; " + FormatBytes(plan.available) + " available";
+  if (plan.host_draft > 0) {
+    text += "; in the host's memory: draft model " + FormatBytes(plan.host_draft);
+    if (plan.host_available > 0) text += ", " + FormatBytes(plan.host_available) + " available";
+  }
+  return text;
 }
 
 std::string FormatInfo(const ModelInfo& info) {

@@ -247,6 +247,17 @@ TEST(Report, MemoryPlanOfUnknownAvailability) {
               HasSubstr("; up to 3.0 MiB more for earlier prompts"));
 }
 
+// A number of its own for the memory of another place, which a model on the CPU does not have.
+TEST(Report, TheMemoryOfADraftBesideACard) {
+  EXPECT_THAT(FormatMemoryPlan({.available = 9 << 20}), Not(HasSubstr("host")));
+  EXPECT_THAT(FormatMemoryPlan({.host_draft = 3 << 20, .host_available = 4 << 20, .available = 9 << 20}),
+              HasSubstr("; 9.0 MiB available; in the host's memory: draft model 3.0 MiB, 4.0 MiB available"));
+  ModelInfo info = SampleInfo();
+  EXPECT_FALSE(InfoJson(info)["memory"].contains("host_draft"));
+  info.memory.host_draft = 7;
+  EXPECT_EQ(InfoJson(info)["memory"]["host_draft"], 7);
+}
+
 TEST(EscapeText, KeepsUtf8AndShowsTheRest) {
   EXPECT_EQ(EscapeText("plain é “x” 😀"), "plain é “x” 😀");
   EXPECT_EQ(EscapeText("a\nb\tc\rd\\e"), "a\\nb\\tc\\rd\\\\e");

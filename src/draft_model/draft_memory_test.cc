@@ -34,10 +34,12 @@ class DraftMemoryTest : public ::testing::Test {
   }
 
   std::string Target() const { return folder_.File("target.gguf"); }
-  Result<DraftMemory> Plan(const SpeculationOptions& speculation) const {
+  Result<DraftMemory> Plan(const SpeculationOptions& speculation, bool on_card = false) const {
     DraftFiles files;
-    const TargetFacts target = {
-        .file = *file_, .sizes = tiny_.spec, .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32)};
+    const TargetFacts target = {.file = *file_,
+                                .sizes = tiny_.spec,
+                                .cache = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32),
+                                .is_on_card = on_card};
     return PlanDraftMemory(speculation, target, files);
   }
 
@@ -84,6 +86,23 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
   }
   EXPECT_EQ(Plan({.type = "none", .draft_model = whole})->fixed, 0U);
   EXPECT_EQ(Plan({})->fixed, 0U);
+}
+
+// Where the host cannot address the target's last layer, a draft without keys of its own copies it.
+TEST_F(DraftMemoryTest, BesideACardALongspecDraftTakesACopyOfALayer) {
+  const uint64_t layer = tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
+  const auto weights = testing::RandomDraft(tiny_.spec, 64, 2);
+  for (const bool own_keys : {false, true}) {
+    const Folder folder;
+    const std::string path = testing::WriteDraftFolder(folder, tiny_.spec, weights,
+                                                       own_keys ? ", \"longspec_own_keys\": true" : "");
+    const auto near = Plan({.draft_model = path}), far = Plan({.draft_model = path}, true);
+    ASSERT_TRUE(far.ok()) << far.status().message();
+    EXPECT_EQ(near->kv_chunk, own_keys ? layer : 0);
+    EXPECT_EQ(far->kv_chunk, layer);
+    EXPECT_EQ(far->fixed, near->fixed);
+    EXPECT_EQ(far->kept_chunk, near->kept_chunk);
+  }
 }
 
 TEST_F(DraftMemoryTest, ALanguageModelTakesACacheToo) {

@@ -73,8 +73,8 @@ std::vector<DraftPart> ExitModel::Parts() {
 // rows join that have passed those.
 DraftMemory ExitModel::Working(const SpeculationOptions&, const TargetFacts& target, int64_t n_logits) const {
   DraftMemory plan = StateBlockMemory(layer.block, target, n_logits);
-  plan.fixed += KvChunkBytes(target.cache, exit_layer + 1) +
-                AttentionPlan::MostBytes(target.sizes.attention(), 1, kKvChunk);
+  plan.with_target += KvChunkBytes(target.cache, exit_layer + 1);
+  plan.fixed += AttentionPlan::MostBytes(target.sizes.attention(), 1, kKvChunk);
   // States that a row reads besides: of those that wait or run, and of every node of a tree.
   if (reads_feature)
     plan.fixed += (2 * Z(StateBlock::kMaxRows) + kKvChunk) * Z(target.sizes.n_embd) * sizeof(float);

@@ -95,12 +95,16 @@ std::vector<DraftPart> LongspecModel::Parts() {
   return parts;
 }
 
-// Its activations and the ring of its window, whatever the context; with keys of its own, one layer's of all
-// of it.
+// Its activations and the ring of its window, whatever the context. One layer's keys and values of the whole
+// context, if they are its own, or a copy of the target's because these lie on a card (kv/layer_view.h).
 DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts& target,
                                    int64_t n_logits) const {
   DraftMemory plan;
-  if (own_keys) plan = StateBlockMemory(block, target, 0);
+  if (own_keys) {
+    plan = StateBlockMemory(block, target, 0);
+  } else if (target.is_on_card) {
+    plan.kv_chunk = target.cache.layer_bytes();
+  }
   plan.fixed += LongspecForward::ScratchBytes(block, n_logits) +
                 Z(LongspecForward::RingChunks(window)) * target.cache.layer_bytes();
   return plan;

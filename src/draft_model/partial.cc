@@ -166,7 +166,7 @@ DraftMemory RetrievalMemory(const SpeculationOptions& options, const TargetFacts
   constexpr int kMostRowsOfIt = 64;
   const WorkingSetMemory memory = PlanRetrievalCache(target.cache, target.sizes.n_layer, target.sizes.n_head,
                                                      RetrievalOf(options), kMostRowsOfIt);
-  return {.fixed = memory.fixed, .kv_chunk = memory.source_chunk};
+  return {.with_target = memory.fixed, .with_target_chunk = memory.source_chunk};
 }
 
 Result<std::unique_ptr<RetrievalCache>> MakeRetrieval(const SpeculationOptions& options,

@@ -323,7 +323,9 @@ TEST_F(Tokenswift, TakesNoMoreMemoryThanWasPlanned) {
   Begin(RandomTokens(1500, 4));
   Propose(40);
   EXPECT_GT(plan->kv_chunk, 0U);
-  EXPECT_GE(plan->fixed + 6 * plan->kv_chunk + (16 << 10), weights * 9 / 10 + rig_->drafter->bytes());
+  EXPECT_GT(plan->with_target_chunk, 0U);
+  EXPECT_GE(plan->fixed + plan->with_target + 6 * (plan->kv_chunk + plan->with_target_chunk) + (16 << 10),
+            weights * 9 / 10 + rig_->drafter->bytes());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "draft_model/option_use.h"
+#include "draft_model/testing/longspec_files.h"
 #include "formats/tiny_model.h"
 #include "grammar/grammar.h"
 #include "kernels/gpu/runtime.h"
@@ -243,6 +244,37 @@ TEST_F(EngineOnCard, AnswersBesideOthersAreTheCpus) {
   }
   for (auto more = (*scheduler)->RunRound(); more.ok() && *more;) more = (*scheduler)->RunRound();
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(tokens[i], Write(*cpu, requests[i]).tokens) << i;
+}
+
+// Drafts run on the host. So the card needs no memory for a LongSpec draft, and the host a copy of the
+// target's last layer besides, which is as large as it was planned.
+TEST_F(EngineOnCard, TheMemoryOfADraftIsTheHosts) {
+  const testing::Folder folder;
+  const testing::TinyTarget tiny({.head_dim = 32});
+  GenerationRequest request = Request("none", 300);
+  request.speculation =
+      OnlyRead({.draft_model = testing::WriteDraftFolder(
+                    folder, tiny.spec, testing::RandomDraft(tiny.spec, 64, 2), ", \"head_dim\": 32")},
+               "longspec");
+  const ModelOptions plain = {.ctx_size = 512};
+  ModelOptions drafting = plain;
+  drafting.speculation = request.speculation;
+  const auto cpu = Load("cpu", drafting), gpu = Load("cuda:0", drafting);
+  const MemoryPlan on_cpu = cpu->info().memory, on_card = gpu->info().memory;
+  EXPECT_EQ(on_card.total(), Load("cuda:0", plain)->info().memory.total());
+  EXPECT_EQ(on_card.draft + on_card.draft_states, 0U);
+  EXPECT_GT(on_cpu.draft, 0U);
+  EXPECT_EQ(on_cpu.host_draft + on_cpu.host_available, 0U);
+  EXPECT_GT(on_card.host_available, on_card.host_draft);
+
+  EXPECT_EQ(Write(*gpu, request), Write(*cpu, request));
+  const auto taken = [&](Engine& engine) {
+    const auto session = engine.NewSession();
+    return engine.Generate(**session, request)->speculative.draft_bytes;
+  };
+  const uint64_t copy = on_card.host_draft - on_cpu.draft;
+  EXPECT_GT(copy, 0U);
+  EXPECT_EQ(taken(*gpu) - taken(*cpu), copy);
 }
 
 // ---- What goes wrong

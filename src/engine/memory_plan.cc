@@ -81,20 +81,76 @@ uint64_t Chunks(const MemoryNeeds& needs) {
   return (static_cast<uint64_t>(std::max(needs.ctx_size, 0)) + positions - 1) / positions;
 }
 
-// What does not grow with the context.
-uint64_t Fixed(const MemoryNeeds& needs) {
-  return needs.weights + needs.scratch + needs.draft.fixed + needs.draft_states() + needs.working_set.fixed;
+// In one memory: what does not grow with the context, and what each chunk of it takes.
+struct Share {
+  uint64_t fixed = 0, chunk = 0;
+};
+
+// Of a draft, wherever it lies, but for what the target computes on.
+Share DraftShare(const MemoryNeeds& needs) {
+  return {.fixed = needs.draft.fixed + needs.draft_states(), .chunk = needs.draft.kv_chunk};
 }
 
-// Half of what the plan leaves, in whole chunks: the other half is for whoever else is there. Where a part of
-// the context lies in a file, memory has no room for anything else.
+Share HostShare(const MemoryNeeds& needs) { return needs.draft_on_host ? DraftShare(needs) : Share{}; }
+
+// Where the model lies; `chunk` without its own keys and values.
+Share ModelShare(const MemoryNeeds& needs) {
+  const Share draft = needs.draft_on_host ? Share{} : DraftShare(needs);
+  return {.fixed =
+              needs.weights + needs.scratch + needs.working_set.fixed + needs.draft.with_target + draft.fixed,
+          .chunk = needs.working_set.source_chunk + needs.draft.with_target_chunk + draft.chunk};
+}
+
+// Half of what is left, as the other half is for whoever else is there.
+uint64_t HalfOfRest(uint64_t available, uint64_t taken) {
+  return available == 0 ? kNoLimit : (available - std::min(available, taken)) / 2;
+}
+
+// Whole chunks in half of what the plan leaves. Where a part of the context lies in a file, memory has no
+// room for anything else.
 uint64_t PromptCacheOf(const MemoryNeeds& needs, const MemoryPlan& plan) {
+  if (plan.kv_in_file > 0 || needs.kept_chunk() == 0) return 0;
   uint64_t bytes = needs.most_prompt_cache;
   if (needs.most_kv) bytes = std::min(bytes, *needs.most_kv - plan.kv_at_context);
-  if (plan.kv_in_file > 0) bytes = 0;
-  if (plan.available > 0)
-    bytes = std::min(bytes, (plan.available - std::min(plan.available, plan.total())) / 2);
-  return needs.kept_chunk() == 0 ? 0 : bytes - bytes % needs.kept_chunk();
+  const uint64_t rest = HalfOfRest(plan.available, plan.total());
+  if (!needs.draft_on_host) return std::min(bytes, rest) / needs.kept_chunk() * needs.kept_chunk();
+  uint64_t chunks = std::min(bytes / needs.kept_chunk(), rest / needs.kv_chunk);
+  if (needs.draft.kept_chunk > 0)
+    chunks = std::min(chunks, HalfOfRest(plan.host_available, plan.host_draft) / needs.draft.kept_chunk);
+  return chunks * needs.kept_chunk();
+}
+
+// The largest context, at most the asked one, of which this share is no more than `available`.
+int ContextIn(const MemoryNeeds& needs, uint64_t available, const Share& share) {
+  if (available < share.fixed) return 0;
+  const uint64_t chunks = share.chunk == 0 ? kNoLimit : (available - share.fixed) / share.chunk;
+  const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
+  const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
+  if (chunks > wanted / positions) return needs.ctx_size;
+  return static_cast<int>(std::min(chunks * positions, wanted));
+}
+
+// Where the model lies.
+int ContextBesideModel(const MemoryNeeds& needs, uint64_t available) {
+  Share share = ModelShare(needs);
+  const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
+  const bool rest_in_file = needs.most_kv && *needs.most_kv < kv_all && share.chunk == 0;
+  if (rest_in_file && available >= share.fixed && available - share.fixed >= *needs.most_kv)
+    return needs.ctx_size;
+  share.chunk += needs.kv_chunk;
+  return ContextIn(needs, available, share);
+}
+
+// What would fit, for the end of a refusal.
+std::string Advice(const MemoryNeeds& needs, uint64_t available, uint64_t on_host, bool by_option) {
+  const int fits = LargestContextThatFits(needs, available, on_host);
+  if (fits == 0) {
+    const Share share = ContextBesideModel(needs, available) > 0 ? HostShare(needs) : ModelShare(needs);
+    return "no context size fits, what does not grow with it alone takes " + FormatBytes(share.fixed);
+  }
+  return "a context size of " + std::to_string(fits) +
+         (by_option ? " (-c " + std::to_string(fits) + ")" : std::string()) + " would fit" +
+         (needs.most_kv ? ", or a smaller --kv-memory may" : "");
 }
 
 }  // namespace
@@ -116,15 +172,22 @@ MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLay
           .ctx_size = ctx_size};
 }
 
-MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
+MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_host) {
   MemoryPlan plan;
   plan.weights = needs.weights;
   const uint64_t kv = Chunks(needs) * needs.kv_chunk;
   plan.kv_at_context = std::min(kv, needs.most_kv.value_or(kv));
   plan.kv_in_file = kv - plan.kv_at_context;
   plan.scratch = needs.scratch;
-  plan.draft = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
-  plan.draft_states = needs.draft_states();
+  plan.draft = needs.draft.with_target + Chunks(needs) * needs.draft.with_target_chunk;
+  const uint64_t own = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
+  if (needs.draft_on_host) {
+    plan.host_draft = own + needs.draft_states();
+    plan.host_available = on_host;
+  } else {
+    plan.draft += own;
+    plan.draft_states = needs.draft_states();
+  }
   plan.working_set = needs.working_set.fixed + Chunks(needs) * needs.working_set.source_chunk;
   plan.available = available;
   plan.ctx_size = needs.ctx_size;
@@ -132,18 +195,9 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available) {
   return plan;
 }
 
-int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available) {
-  const uint64_t fixed = Fixed(needs), growing = needs.draft.kv_chunk + needs.working_set.source_chunk;
-  if (available < fixed) return 0;
-  const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
-  const bool rest_in_file = needs.most_kv && *needs.most_kv < kv_all && growing == 0;
-  if (rest_in_file && available - fixed >= *needs.most_kv) return needs.ctx_size;
-  const uint64_t chunk = needs.kv_chunk + growing;
-  const uint64_t chunks = chunk == 0 ? kNoLimit : (available - fixed) / chunk;
-  const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
-  const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
-  if (chunks > wanted / positions) return needs.ctx_size;
-  return static_cast<int>(std::min(chunks * positions, wanted));
+int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available, uint64_t on_host) {
+  return std::min(ContextBesideModel(needs, available),
+                  ContextIn(needs, on_host == 0 ? kNoLimit : on_host, HostShare(needs)));
 }
 
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available) {
@@ -163,26 +217,25 @@ Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
                            " are free; a smaller context (-c) or more memory (--kv-memory) needs less");
 }
 
-Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available, bool by_option) {
-  const MemoryPlan plan = PlanMemory(needs, available);
-  if (available == 0 || plan.total() <= available) return {};
-  std::string message =
-      path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " + FormatBytes(plan.weights) +
-      ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " + std::to_string(plan.ctx_size) +
-      ", scratch " + FormatBytes(plan.scratch) +
-      (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
-      (plan.draft_states > 0 ? ", texts it keeps " + FormatBytes(plan.draft_states) : std::string()) +
-      (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
-      FormatBytes(available) + " available; ";
-  const int fits = LargestContextThatFits(needs, available);
-  if (fits > 0) {
-    message += "a context size of " + std::to_string(fits) +
-               (by_option ? " (-c " + std::to_string(fits) + ")" : std::string()) + " would fit";
-    if (needs.most_kv) message += ", or a smaller --kv-memory may";
-  } else {
-    message += "no context size fits, what does not grow with it alone takes " + FormatBytes(Fixed(needs));
+Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available, bool by_option,
+                   uint64_t on_host) {
+  const MemoryPlan plan = PlanMemory(needs, available, on_host);
+  if (available > 0 && plan.total() > available) {
+    return ResourceExhausted(
+        path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " + FormatBytes(plan.weights) +
+        ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " +
+        std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch) +
+        (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
+        (plan.draft_states > 0 ? ", texts it keeps " + FormatBytes(plan.draft_states) : std::string()) +
+        (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
+        FormatBytes(available) + " available; " + Advice(needs, available, on_host, by_option));
   }
-  return ResourceExhausted(std::move(message));
+  if (plan.host_available == 0 || plan.host_draft <= plan.host_available) return {};
+  return ResourceExhausted(path + ": " + FormatBytes(plan.host_draft) +
+                           " of the host's memory needed for the draft model at a context of " +
+                           std::to_string(plan.ctx_size) + " but " + FormatBytes(plan.host_available) +
+                           " available; " +
+                           Advice(needs, available == 0 ? kNoLimit : available, on_host, by_option));
 }
 
 uint64_t AvailableMemory(const std::string& root) {

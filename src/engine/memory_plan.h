@@ -23,6 +23,7 @@ struct MemoryNeeds {
   uint64_t scratch = 0;
   uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
   DraftMemory draft;
+  bool draft_on_host = false;  // the model lies on a card, its draft does not
   WorkingSetMemory working_set;
   std::optional<uint64_t> most_kv;  // bytes of the cache in memory, whole chunks; nothing: all of it
   uint64_t most_prompt_cache = 0;   // bytes that may be kept of earlier prompts, if memory has room for them
@@ -42,16 +43,17 @@ uint64_t MostPromptCache(int cache_ram);
 MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLayout& layout, int ctx_size,
                     const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
 
-// `available`: bytes the system could give, 0 if unknown.
-MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available);
+// `available`: bytes that the system, or the card on which the model is to lie, could give; `on_host`: bytes
+// that the system could give to the draft of a model on a card. 0 if unknown.
+MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_host = 0);
 
-// The largest context, at most the asked one, whose plan fits; 0 if none does.
-int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available);
+// The largest context, at most the asked one, whose plan fits; 0 if none does. `available` is known.
+int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available, uint64_t on_host = 0);
 
 // kResourceExhausted, with the numbers and the context that would fit, if the plan exceeds what is available.
 // `by_option`: -c chooses the context.
 Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available,
-                   bool by_option = true);
+                   bool by_option = true, uint64_t on_host = 0);
 
 // What this process may still take: the least of MemAvailable, the limits of its control groups (v1 and v2;
 // page cache counts as free) and its address-space limit. 0 if none of them can be read. `root` replaces "/"

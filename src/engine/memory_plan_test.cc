@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "base/testing/fake_root.h"
 
 namespace longspec {
@@ -72,6 +74,50 @@ TEST(MemoryPlan, ADraftModelIsPartOfIt) {
     EXPECT_THAT(refused.message(), HasSubstr(part));
   }
   EXPECT_THAT(CheckMemory("m.gguf", needs, 10 * kMiB).message(), HasSubstr("alone takes 150.0 MiB"));
+}
+
+// Of the draft of a model on a card only what the target computes on takes the card's memory; the rest is the
+// host's, and each of them has to have room.
+TEST(MemoryPlan, OnACardADraftModelIsPartOfTheHosts) {
+  MemoryNeeds needs = Needs(8192);
+  needs.draft = {.fixed = 30 * kMiB, .kv_chunk = 2 * kMiB, .kept_chunk = kMiB, .with_target = 5 * kMiB};
+  EXPECT_EQ(PlanMemory(needs, 0).draft, (5 + 30 + 64) * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).total(), (312 + 5 + 30 + 64 + 8) * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0, 500 * kMiB).host_draft, 0U);
+  EXPECT_EQ(PlanMemory(needs, 0, 500 * kMiB).host_available, 0U);
+  needs.draft_on_host = true;
+  const MemoryPlan plan = PlanMemory(needs, 1000 * kMiB, 500 * kMiB);
+  EXPECT_EQ(plan.total(), (312 + 5) * kMiB);
+  EXPECT_EQ(plan.host_draft, (30 + 64 + 8) * kMiB);
+  EXPECT_EQ(plan.host_available, 500 * kMiB);
+
+  const auto check = [&](uint64_t card, uint64_t host) {
+    return std::string(CheckMemory("m.gguf", needs, card * kMiB, true, host * kMiB).message());
+  };
+  EXPECT_EQ(check(317, 102), "");
+  EXPECT_EQ(check(317, 0), "");  // unknown
+  EXPECT_EQ(check(0, 102), "");
+  EXPECT_THAT(check(316, 102), HasSubstr("317.0 MiB of memory needed"));
+  EXPECT_THAT(check(316, 102), HasSubstr("draft model 5.0 MiB"));
+  EXPECT_THAT(check(316, 102), HasSubstr("-c 7936"));
+  for (const char* part : {"m.gguf: 102.0 MiB of the host's memory needed for the draft model",
+                           "100.0 MiB available", "-c 7936"}) {
+    EXPECT_THAT(check(317, 100), HasSubstr(part));
+    EXPECT_THAT(check(0, 100), HasSubstr(part));
+  }
+  EXPECT_THAT(check(1000, 10), HasSubstr("alone takes 38.0 MiB"));
+  EXPECT_THAT(check(100, 10), HasSubstr("alone takes 125.0 MiB"));
+
+  EXPECT_EQ(LargestContextThatFits(needs, 197 * kMiB, 500 * kMiB), 12 * 256);
+  EXPECT_EQ(LargestContextThatFits(needs, 197 * kMiB, 41 * kMiB), 256);
+  EXPECT_EQ(LargestContextThatFits(needs, 197 * kMiB), 12 * 256);
+
+  // A chunk of an earlier prompt takes 6 MiB of the card and 1 of the host.
+  needs.most_prompt_cache = MostPromptCache(-1);
+  EXPECT_EQ(PlanMemory(needs, 437 * kMiB, 500 * kMiB).prompt_cache, 10 * 7 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 437 * kMiB, 110 * kMiB).prompt_cache, 4 * 7 * kMiB);
+  needs.most_prompt_cache = MostPromptCache(22);
+  EXPECT_EQ(PlanMemory(needs, 437 * kMiB, 500 * kMiB).prompt_cache, 3 * 7 * kMiB);
 }
 
 // So is the working set of partial verification, beside what is remembered of each block.

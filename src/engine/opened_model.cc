@@ -68,7 +68,8 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
   DescribeOperations(spec, *model.file, options, &info);
   info.n_ctx = options.ctx_size > 0 ? options.ctx_size : spec.n_ctx_train;
 
-  const TargetFacts facts = {.file = *model.file, .sizes = spec, .cache = layout};
+  const bool on_card = model.device->has_memory();
+  const TargetFacts facts = {.file = *model.file, .sizes = spec, .cache = layout, .is_on_card = on_card};
   LS_ASSIGN(const DraftMemory draft, PlanDraftMemory(options.speculation, facts, files.drafts));
   model.draft_files = files.drafts;
   const SpeculationOptions speculation = Settled(options.speculation);
@@ -78,13 +79,14 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
       PlanPartialRetrieval(options.partial_verification, layout, spec.n_layer, spec.n_head, most_drafted));
   const ModelMemory memory = model.device->Plan(spec, *model.file, MaxRows(options));
   model.needs = NeedsOf(memory, spec, layout, info.n_ctx, draft, working_set);
+  model.needs.draft_on_host = on_card;
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
-  const uint64_t available = model.device->has_memory() ? model.device->FreeMemory() : AvailableMemory();
+  const uint64_t of_host = AvailableMemory(), available = on_card ? model.device->FreeMemory() : of_host;
   if (!options.kv_offload.empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);
     model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
   }
-  info.memory = PlanMemory(model.needs, available);
+  info.memory = PlanMemory(model.needs, available, of_host);
   model.layout = layout;
   model.speeds = MeasureOffload(options.kv_offload, &info.memory);
   return model;
@@ -111,7 +113,8 @@ Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files) {
 }
 
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
-  LS_TRY(CheckMemory(options.path, model.needs, model.info.memory.available));
+  const MemoryPlan& plan = model.info.memory;
+  LS_TRY(CheckMemory(options.path, model.needs, plan.available, /*by_option=*/true, plan.host_available));
   LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
   if (options.kv_offload_anyway) return {};
   const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.spec.n_layer, model.info.memory);
