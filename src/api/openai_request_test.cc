@@ -464,6 +464,8 @@ TEST(OpenAiRequests, WholeNumbersMayBeWrittenAsFloats) {
             std::numeric_limits<int>::max());
 }
 
+// A list of prompts is that many prompts, each a text, tokens, or a mixture of both; llama.cpp's form names
+// texts, too.
 TEST(OpenAiRequests, SeveralPrompts) {
   const Request texts = Accepted(kText, R"({"prompt": ["a", "b"], "n": 2})");
   ASSERT_THAT(texts.prompts, SizeIs(2));

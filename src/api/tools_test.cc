@@ -101,6 +101,8 @@ TEST(AnswerForm, MistakesAreNamed) {
 
 // --- Tools of a request. ---
 
+// What a request says of tools: which there are, and whether and which of them must be called. A tool that
+// is named is the only one left.
 TEST(Tools, AreRead) {
   const chat::ToolUse use = Asked(kTools).tools;
   ASSERT_EQ(use.tools.size(), 2U);

@@ -24,6 +24,7 @@ TEST(NumberRange, SaysWhatIsWrongInFewWords) {
     EXPECT_EQ(NumberRange(0).Check(none), "must be a number, not " + std::string(none));
 }
 
+// What help says of an option's values; a bound that is only there for safety is not shown.
 TEST(NumberRange, DescribesItself) {
   EXPECT_EQ(NumberRange(0, 1 << 30).Describe(), "0 or more");
   EXPECT_EQ(NumberRange(0.0, 1.0).Describe(), "0 to 1");

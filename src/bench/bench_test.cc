@@ -393,6 +393,7 @@ TEST(Roofline, IsTheSlowerOfReadingAndComputing) {
   EXPECT_DOUBLE_EQ(work.q8_macs, 11);
 }
 
+// Each wrong number is refused by the name of its option.
 TEST_F(BenchTest, RefusesNonsense) {
   BenchOptions bench;
   bench.model = options_.model;

@@ -68,6 +68,7 @@ TEST(Chart, ValuesThatAreNotFiniteAreMet) {
   }
 }
 
+// A rectangle for each part of each bar, one for each entry of the legend, and one behind all.
 TEST(Chart, BarsStack) {
   const std::string svg = RenderBars({.title = "t",
                                       .y_label = "ms",

@@ -91,6 +91,7 @@ TEST(ToolCalls, WithoutATagAreOfAStrictFunctionWhereTheyAreHeld) {
   EXPECT_EQ(Read(form(ToolFormat::kHermes, false), "<tool_call>\n" + held[0] + "\n</tool_call>"), call);
 }
 
+// Calls stand between tags, as JSON; what only looks like a tag, or has no call in it, stays text.
 TEST(ToolCalls, OfHermes) {
   EXPECT_EQ(
       Read(Form(ToolFormat::kHermes),
@@ -103,6 +104,7 @@ TEST(ToolCalls, OfHermes) {
   EXPECT_EQ(Read(Form(ToolFormat::kHermes), "a <tool_ca"), (Told{"a <tool_ca", {}}));
 }
 
+// A whole answer that is JSON with a name is a call, and several stand with semicolons between them.
 TEST(ToolCalls, OfLlama3) {
   EXPECT_EQ(Read(Form(ToolFormat::kLlama3), "{\"name\": \"weather\", \"parameters\": {\"city\": \"Bonn\"}}"),
             (Told{"", {{"weather", "{\"city\": \"Bonn\"}"}}}));
@@ -112,6 +114,8 @@ TEST(ToolCalls, OfLlama3) {
   EXPECT_EQ(Read(Form(ToolFormat::kLlama3), "{\"a\": 1}"), (Told{"{\"a\": 1}", {}}));
 }
 
+// Both forms of Mistral's: a list behind a mark, and a mark before each name. A mark without a call stays
+// text.
 TEST(ToolCalls, OfMistral) {
   const auto list = Form(ToolFormat::kMistralList), named = Form(ToolFormat::kMistral);
   const Told both = {"", {{"now", "{}"}, {"weather", "{\"city\": \"x\"}"}}};
@@ -134,6 +138,7 @@ TEST(ToolCalls, OfMistral) {
   EXPECT_EQ(Read(named, other), (Told{other, {}}));
 }
 
+// The form for models that have none of their own: one list between tags.
 TEST(ToolCalls, OfOthers) {
   EXPECT_EQ(Read(Form(ToolFormat::kGeneric),
                  "<tool_call>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"weather\", "
@@ -298,6 +303,8 @@ TEST(TaggedCalls, BecomeJsonByTheTypesOfTheSchema) {
                          R"("other": {"b": null}})"}}}));
 }
 
+// How arguments that models write in tags become JSON: with or without line breaks, cut short, of no or of
+// the wrong type.
 TEST(TaggedCalls, OddOnes) {
   const auto arguments = [](const std::string& text) {
     const Told told = Read(Form(ToolFormat::kTagged), text);

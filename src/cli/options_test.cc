@@ -52,6 +52,7 @@ Parsed Parse(std::vector<std::string> args) {
   return parsed;
 }
 
+// The options of a draft model arrive where drafters look for them.
 TEST(Options, DraftModels) {
   const Parsed parsed = Parse({"-m", "x.gguf", "--spec-type", "longspec", "--spec-draft-model", "draft",
                                "--spec-draft-weights", "bf16", "--spec-tree", "4,16"});

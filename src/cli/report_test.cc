@@ -119,6 +119,7 @@ TEST(Report, ThePolicySpeaksInWords) {
   EXPECT_EQ(FormatPolicy(fixed), "policy: fixed\n");
 }
 
+// Between the turns of a chat one line says how many tokens, how fast, and how many a step.
 TEST(Report, BriefStatistics) {
   EXPECT_EQ(FormatBriefStatistics(Sample()), "[3 tokens, 500.0 tokens per second, 2.63 per step]\n");
 }

@@ -165,6 +165,8 @@ TEST(Calibration, WidePassesThatWouldTakeTooLongAreLeftOut) {
   EXPECT_EQ(widest(0.01, options), 128);  // there are 176 positions beyond the deeper ones
 }
 
+// A context shorter than the depths that are usually measured gives a whole table as well, and no pass
+// beyond its end.
 TEST(Calibration, TinyContexts) {
   for (const int capacity : {2, 3, 40, 100, 300}) {
     Fixture f;

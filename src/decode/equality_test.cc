@@ -42,6 +42,7 @@ DecodeStats ExpectPlainText(const Job& job, const SpeculationOptions& speculatio
   return rig.decoder.stats();
 }
 
+// Without a draft a step is a token, and nothing is counted as drafted.
 TEST(Equality, NoDraft) {
   for (const SamplingOptions& sampling : Samplings()) {
     const Job job = {.sampling = sampling};
@@ -52,6 +53,7 @@ TEST(Equality, NoDraft) {
   }
 }
 
+// Every rule of where an n-gram is looked for leaves the text as it is.
 TEST(Equality, NgramRules) {
   int64_t accepted = 0;
   for (const char* rule : {"recent", "pld", "hf", "vllm", "tgi", "llama"}) {
@@ -65,6 +67,7 @@ TEST(Equality, NgramRules) {
   EXPECT_GT(accepted, 500);  // else nothing was tested
 }
 
+// Several continuations beside each other leave it as it is, too.
 TEST(Equality, NgramTrees) {
   for (const char* tree : {"2", "4"}) {
     for (const SamplingOptions& sampling : Samplings()) {

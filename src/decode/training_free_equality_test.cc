@@ -61,6 +61,7 @@ class TrainingFree : public ::testing::Test {
   const std::string path_ = folder_.File("file");
 };
 
+// Chains and trees, of few nodes and of many, leave the text as it is.
 TEST_F(TrainingFree, Suffix) {
   for (const char* tree : {"", "4"}) {
     for (const int nodes : {3, 12}) {
@@ -90,6 +91,7 @@ TEST_F(TrainingFree, SuffixWithACorpusRepeatsAFormerAnswer) {
   }
 }
 
+// The same of what recycling proposes from its table of successors.
 TEST_F(TrainingFree, Recycling) {
   for (const char* tree : {"", "chain", "4"}) {
     for (const int nodes : {3, 80}) {
@@ -245,6 +247,8 @@ TEST_F(TinyModel, EveryDrafterUnderEveryWayOfSampling) {
   for (const auto& [way, n] : accepted) EXPECT_GT(n, 0) << way;
 }
 
+// Keys that are stored as fewer bits are the same ones whether a guess or plain decoding stored them: the
+// text is plain decoding's to the bit with caches of each type.
 TEST_F(TinyModel, QuantisedCaches) {
   const bool skips_slow = std::getenv("LONGSPEC_SKIP_SLOW") != nullptr;
   for (const auto& [k, v] : {std::pair{CacheType::kQ8_0, CacheType::kQ8_0},

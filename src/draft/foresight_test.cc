@@ -227,6 +227,7 @@ TEST(Foresight, DistributionsAreFilteredByAWideMarginAndTempered) {
   EXPECT_EQ(guesses[0].chance, 1.0);
 }
 
+// Temperatures at which exponentials over- or underflow, and chances that are nearly nothing, leave chances.
 TEST(Foresight, SurvivesExtremes) {
   for (const float temperature : {1e-30F, 1e-3F, 1e30F}) {
     const Sampler sampler = MakeSampler(Unfiltered(temperature));

@@ -273,6 +273,8 @@ TEST(StaticTree, HasTheNodesOfItsPaths) {
   EXPECT_EQ(missing.size(), 3);
 }
 
+// Small cases worked out by hand from the paper: what is expected of each level, where growth ends, and the
+// tree.
 TEST(OptTree, GoldenExamples) {
   struct Golden {
     std::vector<double> p;
@@ -481,6 +483,7 @@ TEST(Eagle2, ACertainDraftIsAChainToTheLastLevel) {
   EXPECT_EQ(Grow(*ParseTreeShape("eagle2"), kPlenty, few).size(), 60);
 }
 
+// Each form of --spec-tree, and what is taken for numbers that are left out.
 TEST(TreeShape, Parses) {
   for (const char* text : {"", "beam"}) {
     const auto shape = ParseTreeShape(text);

@@ -79,6 +79,7 @@ TEST(Registry, RefusesOptionsOutOfRange) {
   EXPECT_TRUE(MakeDrafter({.type = "ngram", .ngram = {.rule = "hf"}, .tree = "chain"}).ok());
 }
 
+// Speculation that is turned off is a drafter as well: it leaves the tree alone and takes no memory.
 TEST(None, ProposesNothing) {
   const auto drafter = MakeDrafter({.type = "none"});
   const std::vector<int32_t> text = {1, 1, 1, 1, 1, 1};

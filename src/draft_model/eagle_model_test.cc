@@ -313,6 +313,7 @@ TEST_F(DraftRope, TheBaseIs10000UnlessItIsNamed) {
               std::pow(500000.0, -0.5), 1e-12);
 }
 
+// Scalings of rotation that a draft's config.json may ask for, against their formulas.
 TEST_F(DraftRope, OtherScalings) {
   const std::vector<double> plain = Frequencies("");
   EXPECT_NEAR(Frequencies(R"("rope_scaling": {"type": "linear", "factor": 4})")[5], plain[5] / 4, 1e-12);

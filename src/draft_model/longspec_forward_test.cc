@@ -430,6 +430,8 @@ TEST(LongspecForward, AShorterSequenceStartsAgain) {
   EXPECT_EQ(rig.RootLogits(), before);
 }
 
+// A head over a part of the vocabulary has the logits of the whole head at these tokens, and names them by
+// their numbers there.
 TEST(LongspecForward, ReducedVocabulary) {
   const std::vector<float> all = LongspecRig({}).RootLogits();
   const std::vector<int64_t> vocab = {300, 7, 0, 383, 64, 65, 66, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 99};

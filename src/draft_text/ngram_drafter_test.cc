@@ -74,6 +74,7 @@ TEST(Ngram, LongerSuffixBeforeMoreRecent) {
   EXPECT_EQ(Draft({.max_n = 2}, Letters("xabPQabRSxab"), 2), Letters("RS"));
 }
 
+// A repetition that is shorter than asked for proposes nothing.
 TEST(Ngram, MinimumLength) {
   EXPECT_EQ(Draft({.min_n = 1}, Letters("abcdb"), 2), Letters("cd"));
   EXPECT_THAT(Draft({.min_n = 2}, Letters("abcdb"), 2), IsEmpty());

@@ -315,6 +315,7 @@ TEST(Suffix, WithDiceTreesKeepWithinTheBudget) {
   }
 }
 
+// Each option out of its range is refused by its name.
 TEST(SuffixOptions, AreChecked) {
   const auto refusal = [](auto change) {
     SpeculationOptions options = Options();

@@ -781,6 +781,7 @@ TEST(Speculation, OptionsAreCheckedWithoutAModel) {
   EXPECT_FALSE(CheckSpeculation({.tree = "bush"}).ok());
 }
 
+// The words that answers of the command line and of the server end with.
 TEST(FinishReasons, HaveNames) {
   EXPECT_EQ(ToString(FinishReason::kStop), "stop");
   EXPECT_EQ(ToString(FinishReason::kLength), "length");
@@ -788,6 +789,7 @@ TEST(FinishReasons, HaveNames) {
   EXPECT_EQ(ToString(FinishReason::kCancelled), "cancelled");
 }
 
+// The template in the default model's own file is read and gives its known text.
 TEST(DefaultModel, ChatTemplate) {
   const std::string path = testing::SourcePath("models/SmolLM2-135M-Instruct.Q4_1.gguf");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no model at " << path;

@@ -198,6 +198,7 @@ TEST(MemoryPlan, RefusalNamesTheNumbersAndWhatFits) {
 
 TEST_F(AvailableMemoryOf, NothingReadableIsUnknown) { EXPECT_EQ(Available(), 0U); }
 
+// Outside of any control group it is what the system says is available, and not what is free.
 TEST_F(AvailableMemoryOf, MeminfoAlone) {
   Write("/proc/meminfo", "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable:    1000 kB\n");
   EXPECT_EQ(Available(), 1000U * 1024);

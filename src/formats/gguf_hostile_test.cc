@@ -35,6 +35,7 @@ void ExpectRefused(std::span<const std::byte> bytes, const std::string& message,
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
 }
 
+// Another kind of file, an unknown version, or one of the other byte order.
 TEST(GgufHostileTest, Preamble) {
   ExpectRefused(GgufBytes().Put('P').Put('K').Put('\x03').Put('\x04').Data(64), "not a GGUF file");
   ExpectRefused(GgufBytes().Header(0, 0, 0), "GGUF version 0 is not supported", StatusCode::kUnsupported);
@@ -60,6 +61,8 @@ TEST(GgufHostileTest, AbsurdCountsAreRefusedBeforeAllocating) {
                 "truncated in metadata key 's': at least 1045 bytes expected, 45 present");
 }
 
+// Keys that are empty or there twice, unknown types, bools that are neither; a key is shown without control
+// characters and not in full length.
 TEST(GgufHostileTest, Metadata) {
   ExpectRefused(GgufBytes().Header(0, 1).Entry<uint8_t>("", GgufType::kUint8, 0),
                 "metadata entry 0 has an empty key");
@@ -94,6 +97,7 @@ TEST(GgufHostileTest, ArraysNestedTooDeepAreRefused) {
   ExpectRefused(nested(10000), "arrays nested more than 8 deep");
 }
 
+// An alignment that would overflow sums, or would not be one.
 TEST(GgufHostileTest, Alignment) {
   for (const uint32_t alignment : {0U, 1U, 4U, 24U, 33U, 1U << 21, 1U << 31}) {
     ExpectRefused(GgufBytes().Header(0, 1).Entry("general.alignment", GgufType::kUint32, alignment),
@@ -126,6 +130,7 @@ TEST(GgufHostileTest, TensorNamesAndShapes) {
   ExpectRefused(OneTensor("t", {16, 2}, kQ4_0), "rows of 16 elements");
 }
 
+// An unknown number is a damaged file, a known type that is not supported is named.
 TEST(GgufHostileTest, TensorTypes) {
   for (const uint32_t number : {4U, 5U, 31U, 36U, 40U, 0xFFFFFFFFU}) {
     ExpectRefused(OneTensor("t", {256}, number),
@@ -137,6 +142,7 @@ TEST(GgufHostileTest, TensorTypes) {
                 StatusCode::kUnsupported);
 }
 
+// A tensor lies where the one before it ends, and inside the file.
 TEST(GgufHostileTest, TensorPlaces) {
   ExpectRefused(OneTensor("t", {4}, kF32, 16), "tensor 't' lies at offset 16, expected a multiple of 32");
   ExpectRefused(OneTensor("t", {4}, kF32, 1024),

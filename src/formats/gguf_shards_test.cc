@@ -77,6 +77,7 @@ class GgufShardsTest : public ::testing::Test {
   testing::Folder folder_;
 };
 
+// Named by its first shard, a model has the tensors of all of them, and the metadata of the first.
 TEST_F(GgufShardsTest, OpensAll) {
   const auto file = Open(Specs());
   ASSERT_TRUE(file.ok()) << file.status().message();

@@ -195,6 +195,8 @@ TEST_F(GgufGetTest, StringsAndBoolsAreExact) {
   ExpectWrongType(file_->GetBool("uint"), "uint", "a bool");
 }
 
+// An array is read as what was asked for if each of its elements is that, else the key and what it should be
+// are named.
 TEST_F(GgufGetTest, Arrays) {
   EXPECT_THAT(*file_->GetStrings("strings"), ElementsAre("x", "y"));
   ExpectWrongType(file_->GetStrings("ints"), "ints", "an array of strings");

@@ -129,6 +129,8 @@ TEST(Safetensors, OpenSaysWhatIsWrongWithTheFile) {
   EXPECT_FALSE(SafetensorsWriter().Write("/nonexistent/x.safetensors").ok());
 }
 
+// A length that the file does not have, a header that is no JSON object or nests too deep, and bytes of no
+// tensor.
 TEST(Safetensors, Preamble) {
   ExpectRefused({}, "fewer than 8 bytes");
   ExpectRefused(File("{}", 0, 3), "a header of 3 bytes in a file of 10");
@@ -144,11 +146,13 @@ TEST(Safetensors, Preamble) {
   EXPECT_TRUE(SafetensorsFile::Parse(File("{}"), "empty").ok());
 }
 
+// Metadata are strings by name, and nothing else.
 TEST(Safetensors, Metadata) {
   ExpectRefused(File("{\"__metadata__\":3}"), "must be an object of strings");
   ExpectRefused(File("{\"__metadata__\":{\"a\":1}}"), "__metadata__ 'a' must be a string");
 }
 
+// Each part of a tensor's entry that is missing, of the wrong kind, or contradicts type, shape or file.
 TEST(Safetensors, Tensors) {
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets) {
     return File("{" + Entry("t", dtype, shape, offsets) + "}", 8);
@@ -212,6 +216,7 @@ TEST(Safetensors, DamagedFiles) {
   EXPECT_GT(refused, 1000);
 }
 
+// What fuzzing starts from: files named bad_ are refused, the others are read.
 TEST(Safetensors, FuzzCorpus) {
   int n = 0, n_good = 0;
   for (const auto& entry :

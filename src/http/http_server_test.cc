@@ -307,6 +307,7 @@ TEST_F(HttpServerTest, ABodyThatNeverEndsIsNotWaitedFor) {
   }
 }
 
+// Headers and bodies that are too long are refused by their status, a body that grows in chunks as well.
 TEST_F(HttpServerTest, Limits) {
   options_.most_header_bytes = 1000;
   options_.most_body_bytes = 1000;

@@ -107,6 +107,7 @@ TEST(ChatTemplateTest, RendersWhatPythonRenders) {
   }
 }
 
+// The chats that transformers rendered with the same template, byte for byte.
 TEST(ChatTemplateTest, GoldenChats) {
   const std::string source = ReadFile(kTestData / "templates/smollm2.jinja");
   const std::vector<Json> lines = ReadLines(kRoot / "tests/golden/chat.jsonl");

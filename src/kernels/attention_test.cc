@@ -303,6 +303,7 @@ TEST_P(AttentionTest, ValuesIgnoreWhatNoRowSees) {
   }
 }
 
+// Sums over values at any slots, in any order and some of them twice, have the bits of the loop.
 TEST_P(AttentionTest, GatheredValues) {
   for (const KvType type : kKvTypes) {
     for (const int head_dim : kHeadDims) {
@@ -398,6 +399,8 @@ std::vector<float> State(float max, float sum, int head_dim, uint32_t seed) {
   return state;
 }
 
+// Also where one of both is empty or outweighs the other, and where their maxima are equal or zeros of two
+// signs.
 TEST_P(AttentionTest, MergesStates) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const int head_dim : kHeadDims) {
@@ -413,6 +416,7 @@ TEST_P(AttentionTest, MergesStates) {
   }
 }
 
+// A division by the sum, with the bits of the loop for large and tiny sums.
 TEST_P(AttentionTest, FinishesStates) {
   for (const int head_dim : kHeadDims) {
     for (const float sum : {1.0F, 3.0F, 1e-30F, 7e5F}) {

@@ -86,6 +86,7 @@ TEST_P(ElementwiseTest, ExpOfNanIsNan) {
   }
 }
 
+// The specification itself is within 3e-7 of the exact value, wherever the result is a normal number.
 TEST(ExpReferenceTest, IsAccurate) {
   std::vector<float> x = FloatsOfAllExponents();
   const std::vector<float> boundaries = ExpBoundaries();
@@ -319,6 +320,7 @@ void ExpectTopK(const KernelTable& table, const std::vector<float>& x, int k) {
   ASSERT_TRUE(SameBits(expected, actual)) << "n " << n << ", k " << k;
 }
 
+// Random rows and rows of many ties, from one element to all of them: values and places of a sorted row.
 TEST_P(ElementwiseTest, TopK) {
   for (const int n : kLengths) {
     for (const int k : {1, 2, 3, 8, 10, 16, 20, 40, 64}) {

@@ -36,6 +36,8 @@ TEST_P(MatmulTest, EveryFormatAndRowCountIsTheReferences) {
   }
 }
 
+// Inputs as wide as one block and as many, for each format of weights, with a number of outputs that fills
+// no group.
 TEST_P(MatmulTest, EveryDepth) {
   for (const WeightFormat format : kAllFormats) {
     for (const int64_t n_in : {32, 64, 160, 576, 608, 1536}) {

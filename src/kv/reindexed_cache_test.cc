@@ -194,6 +194,8 @@ TEST(ReindexedCache, ALittleMoreIsFoundFarBackInALongText) {
   EXPECT_NE(best, kMore);
 }
 
+// A text that is cut sees the chunks that it saw at that length; where the set has not the newest chunk any
+// more, it sees the last ones.
 TEST(ReindexedCache, GoesBack) {
   const auto cache = NewCache(kernels::RopePairing::kAdjacent, kSmall);
   Grow(*cache, 90);

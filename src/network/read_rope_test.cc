@@ -149,6 +149,7 @@ TEST(ReadRope, DescribesWhatIsNotUsual) {
   EXPECT_EQ(Described(tiny), "none (magnitude 1.5)");
 }
 
+// What the command line says of scaling replaces what the file says, number by number.
 TEST(ReadRope, OptionsWin) {
   const TinyModelOptions tiny =
       TinyYarn({{"factor", 4}, {"yarn_beta_fast", 16}, {"yarn_beta_slow", 2}, {"yarn_ext_factor", 0.5F}});

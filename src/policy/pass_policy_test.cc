@@ -52,6 +52,7 @@ TEST(BatchTrial, LosesNextToNothingWhereTheyDoNot) {
   }
 }
 
+// Guesses that cost more than they brought for a while are used again when they have become worth it.
 TEST(BatchTrial, TriesAgain) {
   BatchTrial trial;
   (void)Cost(trial, {.guessed_ms = 30}, 200);

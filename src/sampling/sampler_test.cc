@@ -246,6 +246,7 @@ TEST(LogitBias, MayLeaveNothing) {
   }
 }
 
+// The smallest number of tokens that have at least this share together, and never none.
 TEST(Filters, TopP) {
   SamplingOptions options = Plain();
   std::vector<float> logits;

@@ -37,6 +37,7 @@ TEST_F(AppTest, HealthSaysWhatStateItIsIn) {
   Error(Post("/v1/chat/completions", Chat("hi")), 503);
 }
 
+// The names that a model is served under, in the lists of both APIs; without one it has its file's.
 TEST_F(AppTest, Models) {
   Serve({.model_names = {"little", "small"}});
   const json list = JsonOf(Get("/v1/models"));
@@ -511,6 +512,7 @@ TEST_F(AppTest, WhatIsWrongIsSaidByName) {
   Error(Post("/completion", {{"prompt", json::array({100000})}}), 400);
 }
 
+// A request of Anthropic's API is answered as the chat that it stands for, with its usage counted as theirs.
 TEST_F(AppTest, AnthropicsMessages) {
   Serve({.model_names = {"little"}});
   const json body = {

@@ -167,6 +167,8 @@ TEST_F(InfillRoutes, ASuffixOfACompletion) {
   EXPECT_EQ(written["choices"], answer["choices"]);
 }
 
+// Mistral's words for a filling give the text that the same request in OpenAI's words gives, whole and
+// streamed.
 TEST_F(InfillRoutes, MistralsForm) {
   json body = {
       {"prompt", "ab"}, {"suffix", "yz"}, {"max_tokens", 8}, {"random_seed", 7}, {"temperature", 0.8}};

@@ -24,6 +24,7 @@ TEST(BpeAlphabet, EveryByteHasItsOwnPrintableCharacter) {
   }
 }
 
+// The letters that GPT-2's vocabulary has for bytes that print and for those that do not, and back.
 TEST(BpeAlphabet, KnownCharacters) {
   EXPECT_EQ(AlphabetCharacter('A'), "A");
   EXPECT_EQ(AlphabetCharacter(' '), "Ġ");

@@ -67,6 +67,7 @@ TEST(BpeModel, EqualRanksMergeFromTheLeft) {
   EXPECT_THAT(EncodePiece(spec, "aaaaa"), ElementsAre(256, 256, 'a'));
 }
 
+// Nothing, a single byte, and bytes that no merge joins.
 TEST(BpeModel, TrivialPieces) {
   const TokenizerSpec spec = ByteLevelSpec({"a a"});
   EXPECT_THAT(EncodePiece(spec, ""), IsEmpty());
@@ -110,6 +111,7 @@ TEST(BpeModel, IntermediateResultsNeedNotBeTokens) {
   EXPECT_THAT(EncodePiece(spec, "abd"), ElementsAre('a', 'b', 'd'));
 }
 
+// A byte without a token is its byte token, else the unknown token, else left out.
 TEST(BpeModel, MissingBytes) {
   TokenizerSpec spec;
   spec.tokens = {"a", "<unk>", "<0x62>", "", "<0xZZ>"};

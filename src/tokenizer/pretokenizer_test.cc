@@ -46,6 +46,7 @@ TEST(Pretokenizer, WhatModelsExpect) {
   EXPECT_FALSE(Pretokenizer::Create("dbrx")->ignores_merges());
 }
 
+// How GPT-2's pattern parts words, contractions, digits and runs of spaces.
 TEST(Pretokenizer, Gpt2) {
   EXPECT_EQ(Split("gpt-2", ""), Pieces());
   EXPECT_EQ(Split("gpt-2", "Hello world"), (Pieces{"Hello", " world"}));
@@ -73,6 +74,7 @@ TEST(Pretokenizer, SmolLmCutsDigitsFirst) {
   EXPECT_EQ(Split("smollm", "٣Ⅷ"), (Pieces{"٣", "Ⅷ"}));
 }
 
+// Llama 3's takes three digits at most, and line breaks with the punctuation before them.
 TEST(Pretokenizer, Llama3) {
   EXPECT_EQ(Split("llama-bpe", "12345 don'T"), (Pieces{"123", "45", " don", "'T"}));
   EXPECT_EQ(Split("llama-bpe", "x(y).\n\n z"), (Pieces{"x", "(y", ").\n\n", " z"}));
@@ -120,6 +122,7 @@ TEST(Pretokenizer, NamesOfOnePattern) {
   }
 }
 
+// Patterns that part a word where a capital follows a small letter.
 TEST(Pretokenizer, CasedOnes) {
   EXPECT_EQ(Split("gpt-4o", "camelCaseHTTPServer's 1234"),
             (Pieces{"camel", "Case", "HTTPServer's", " ", "123", "4"}));

@@ -26,6 +26,7 @@ TEST(SpecialTokens, LeftmostThenLongest) {
   ExpectMatch(special.Find("xx<a>b", 1), 2, 4, 2);
 }
 
+// A beginning of a special token, or its rest, is none.
 TEST(SpecialTokens, NoMatch) {
   const SpecialTokens special({{"<a>", 1}});
   EXPECT_EQ(special.Find("", 0).length, 0u);
@@ -57,6 +58,7 @@ TEST(TokenTypes, AllAreNormalWithoutTypes) {
   EXPECT_EQ(TypeOfToken(spec, 1), TokenType::kUserDefined);
 }
 
+// A byte token is exactly <0x, two hexadecimal digits and >.
 TEST(TokenTypes, ByteTokens) {
   EXPECT_EQ(ParseByteToken("<0x0A>"), 10);
   EXPECT_EQ(ParseByteToken("<0xff>"), 255);

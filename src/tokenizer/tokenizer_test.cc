@@ -94,6 +94,8 @@ TEST_F(SpecialTokensInText, DecodeKeepsThemIfAskedFor) {
   EXPECT_EQ(tokenizer_->Decode(ids, true), "<s>a<unk><tool call>\n<unused><e>");
 }
 
+// Control and unknown tokens are no text, whatever their number; others, and numbers of no token, are not
+// control.
 TEST_F(SpecialTokensInText, IsControl) {
   EXPECT_TRUE(tokenizer_->IsControl(bos_));
   EXPECT_TRUE(tokenizer_->IsControl(unk_));

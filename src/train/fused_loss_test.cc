@@ -176,6 +176,7 @@ TEST(FusedCrossEntropy, InBf16) {
   }
 }
 
+// Of each part of the targets the same rows are taken, in the order that was asked for.
 TEST(Targets, SelectsRows) {
   Problem p = MakeProblem(5, 2);
   p.targets.states = at::randn({5, 24});

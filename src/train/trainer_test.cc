@@ -120,6 +120,7 @@ TEST(Train, MicroBatchesChangeHardlyAnything) {
   for (size_t i = 0; i < rig.losses.size(); ++i) EXPECT_NEAR(rig.losses[i], other.losses[i], 1e-4) << i;
 }
 
+// Features of several folders are trained on together, if they are of the same model.
 TEST(Train, SeveralFolders) {
   Rig rig;
   rig.options.features.push_back(rig.options.features.front());

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
+// A new tree is a chain of one node without parent, children or tokens below it.
 TEST(TokenTree, RootOnly) {
   const TokenTree tree(7);
   EXPECT_EQ(tree.size(), 1);

@@ -73,6 +73,7 @@ class Agents(unittest.TestCase):
 
         return asyncio.run(run())
 
+    # OpenAI's agents, by both of their APIs, call the tool once and are given its result.
     def test_openai_agents(self):
         for kind in ("OpenAIChatCompletionsModel", "OpenAIResponsesModel"):
             with self.subTest(kind):
@@ -84,6 +85,7 @@ class Agents(unittest.TestCase):
                 outputs = [item.output for item in result.new_items if item.type == "tool_call_output_item"]
                 self.assertEqual(outputs, [f"It rains in {self.asked[0]}."])
 
+    # So do those of Pydantic AI, whose final answer is a call of a tool, too.
     def test_pydantic_ai(self):
         import pydantic
         import pydantic_ai

@@ -65,6 +65,7 @@ class Usage(CliTestCase):
                        b"--weights-cache DIR"):
             self.assertIn(option, longspec("run", "--help").stdout)
 
+    # One line for scripts: the name and three numbers.
     def test_version(self):
         self.assertRegex(longspec("--version").stdout, rb"^longspec \d+\.\d+\.\d+\n$")
 
@@ -78,6 +79,7 @@ class Usage(CliTestCase):
         self.expect_error(longspec("fly"), USAGE, "'fly'", "run, chat")
         self.expect_error(longspec("--fly"), USAGE, "--fly")
 
+    # What an option cannot be is refused by the option's name, before the model is opened.
     def test_bad_options(self):
         run = ("run", "-m", "unused.gguf", "-p", "hi")
         cases = [
@@ -152,6 +154,7 @@ class Usage(CliTestCase):
             self.assertEqual(result.stderr.decode().count("longspec: warning: " + part), 1, result.stderr)
         self.expect_error(longspec("tokenize", "-m", "x.gguf", "-f", "-", "-fa", "on"), USAGE, "-fa")
 
+    # No prompt, an empty one and a file of a line break are all refused before the model is opened.
     def test_empty_prompt(self):
         self.expect_error(longspec("run", "-m", "unused.gguf"), USAGE, "prompt is empty")
         self.expect_error(longspec("run", "-m", "unused.gguf", "-p", ""), USAGE, "prompt is empty")
@@ -170,6 +173,7 @@ class BadFiles(CliTestCase):
                 file.write(data)
         return path
 
+    # Every command names the file that is not there.
     def test_missing_model(self):
         for command in (("run", "-p", "hi"), ("chat",), ("info",), ("tokenize", "-f", "-")):
             with self.subTest(command=command):
@@ -203,6 +207,7 @@ class BadFiles(CliTestCase):
         self.expect_error(result, BAD_MODEL)
         self.assertNotIn(b"\x1b", result.stderr)
 
+    # Wherever a download was cut off, the file is named and nothing is generated.
     @unittest.skipUnless(os.path.exists(MODEL), f"no model at {MODEL}")
     def test_truncated_model(self):
         with open(MODEL, "rb") as file:
@@ -307,6 +312,8 @@ class Run(WithModel):
         again = self.run_json(*args, "-s", str(fresh["seed"]))
         self.assertEqual(fresh["tokens"], again["tokens"])
 
+    # The second run reads the weights that the first one kept, a damaged file is said and made again, and the text
+    # stays.
     def test_weights_cache(self):
         args = ("-p", "Say hello.", "-n", "8", "--temp", "0", "--no-progress")
         plain = self.run_json(*args)
@@ -344,6 +351,8 @@ class Run(WithModel):
         for run in runs:
             self.assertEqual(run["tokens"], plain["tokens"])
 
+    # A text that is written in two runs is that of one, and a session of other options, or one that lost a bit, is
+    # refused.
     def test_session(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "talk.session")
@@ -365,6 +374,7 @@ class Run(WithModel):
             self.assertNotEqual(damaged.returncode, OK)
             self.assertIn(b"talk.session: the session file is damaged", damaged.stderr)
 
+    # The text ends before the stop string, with and without speculation.
     def test_stop_string(self):
         args = ("--no-chat", "-p", "1, 2, 3, 4, 5,", "-n", "24", "--temp", "0")
         whole = self.run_json(*args)
@@ -375,6 +385,7 @@ class Run(WithModel):
             self.assertEqual(out["finish_reason"], "stop")
             self.assertEqual(out["tokens"], whole["tokens"][:len(out["tokens"])])
 
+    # No tokens at all, and as many as the context has room for.
     def test_limits(self):
         out = self.run_json("--no-chat", "-p", "The", "-n", "0", "--temp", "0")
         self.assertEqual((out["text"], out["tokens"], out["finish_reason"]), ("", [], "length"))
@@ -401,6 +412,7 @@ class Run(WithModel):
         self.assertEqual(out["tokens"], same["tokens"])
         self.assertEqual(out["tokens"], piped["tokens"])
 
+    # It is a part of the chat, and is refused where there is no chat.
     def test_system_prompt(self):
         a = self.run_json("-sys", "Answer with one word.", "-p", "Hi", "-n", "4", "--temp", "0")
         b = self.run_json("-p", "Hi", "-n", "4", "--temp", "0")
@@ -451,6 +463,7 @@ class Run(WithModel):
         self.assertEqual(process.wait(TIMEOUT), OUTPUT, stderr)
         self.assertNotIn(b"error", stderr)
 
+    # The statistics replace what stood in the file, and hold the text that was printed.
     def test_stats_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "stats.json")
@@ -471,6 +484,7 @@ class Run(WithModel):
         self.expect_error(longspec("run", "-m", MODEL, "-p", "x", "--kernels", "abacus"), USAGE, "abacus", "reference")
         self.expect_error(longspec("run", "-m", MODEL, "-p", "x", env={"LONGSPEC_KERNELS": "abacus"}), USAGE, "abacus")
 
+    # Ctrl-C ends the answer with its statistics and a status of its own.
     def test_interrupted(self):
         process = subprocess.Popen([BIN, "run", "-m", MODEL, "--no-chat", "-p", "Once upon a time", "--ignore-eos"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -501,6 +515,7 @@ class Chat(WithModel):
         self.assertRegex(result.stderr, rb"\(\d+ more from the cache\)")
         self.assertGreaterEqual(result.stdout.count(b"\n"), 2)
 
+    # Lines that begin with a slash are no turns, and nothing is read after /exit.
     def test_commands(self):
         result = longspec(*self.ARGS, stdin=b"/help\n/nonsense\n\n/clear\n/exit\nnever read\n")
         self.assertEqual(result.returncode, OK, result.stderr)
@@ -508,10 +523,12 @@ class Chat(WithModel):
         self.assertIn(b"/clear  forget", result.stderr)
         self.assertIn(b"unknown command /nonsense", result.stderr)
 
+    # After /clear a question is answered as in a new chat.
     def test_clear_forgets(self):
         once = longspec(*self.ARGS, stdin=b"Count to three.\n")
         twice = longspec(*self.ARGS, stdin=b"Hello\n/clear\nCount to three.\n")
         self.assertEqual(once.returncode, OK, once.stderr)
+        self.assertTrue(once.stdout.strip())
         self.assertTrue(twice.stdout.endswith(once.stdout))
 
     def test_a_session_goes_on_in_the_next_call(self):
@@ -615,6 +632,7 @@ class Chat(WithModel):
 
 
 class Info(WithModel):
+    # The facts that somebody looks for in `info`.
     def test_for_people(self):
         result = longspec("info", "-m", MODEL, "-c", "4096")
         self.assertEqual(result.returncode, OK, result.stderr)
@@ -622,6 +640,7 @@ class Info(WithModel):
         for word in ("llama", "layers", "tokenizer", "smollm", "kernels", "arithmetic", "memory", "a context of 4096"):
             self.assertIn(word, text)
 
+    # The same as JSON: the plan's parts are its total, and keys and values take what their types take.
     def test_for_programs(self):
         result = longspec("info", "-m", MODEL, "--json", "-ctk", "f32")
         info = json.loads(result.stdout)
@@ -711,6 +730,7 @@ class Selfcheck(WithModel):
         self.assertNotIn(b"temp 0.7", result.stdout)
         self.assertNotIn(b"auto without dice", result.stdout)  # there is no chance to take part in
 
+    # Self-check refuses its own wrong options, and names a draft model that is not there.
     def test_bad_options(self):
         self.expect_error(longspec("selfcheck", "-m", MODEL, "--temps", "warm"), USAGE, "--temps")
         self.expect_error(longspec("selfcheck", "-m", MODEL, "-md", "/nonexistent.gguf"), BAD_MODEL,
@@ -734,6 +754,7 @@ class Perplexity(WithModel):
         self.assertEqual(yarn["rope_scaling"], "yarn x8 (original 8192)")
         self.assertNotEqual(yarn["nats"], one["nats"])
 
+    # A file that is not there, and a text without a token to foretell.
     def test_errors(self):
         self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "/nowhere"), BAD_MODEL, "/nowhere")
         self.expect_error(longspec("perplexity", "-m", MODEL, "-f", "-"), USAGE,
@@ -741,6 +762,7 @@ class Perplexity(WithModel):
 
 
 class Bench(WithModel):
+    # A line for the machine, for each step and for sampling, with numbers that can be right.
     def test_json_lines(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1,4", "--repetitions", "1", "--json")
         self.assertEqual(result.returncode, OK, result.stderr)
@@ -762,6 +784,7 @@ class Bench(WithModel):
             self.assertGreater(row["us"], 0)
             self.assertAlmostEqual(row["share_of_step"], row["us"] / 1000 / rows[1]["ms"])
 
+    # The same for people: a table of steps, and one of what choosing a token takes.
     def test_tables(self):
         result = longspec("bench", "-m", MODEL, "--depth", "64", "--rows", "1", "--repetitions", "1")
         self.assertEqual(result.returncode, OK, result.stderr)
@@ -772,6 +795,8 @@ class Bench(WithModel):
                          r"\| filters .*\n\|-.*\n\| none +\| +[\d.]+ \| +[\d.]+ % \|\n\| "
                          r"default +\| +[\d.]+ \| +[\d.]+ % \|\n$")
 
+    # A table of rows by depth and its chart; depths beyond the training are marked, and a chart that cannot be
+    # written fails.
     def test_sweep(self):
         with tempfile.TemporaryDirectory() as folder:
             svg = os.path.join(folder, "sweep.svg")
@@ -789,6 +814,7 @@ class Bench(WithModel):
                               "--svg", "/dev/full")
             self.assertEqual(result.returncode, OUTPUT, result.stderr)
 
+    # Whole answers, of unrelated prompts and of one document, of which less has to be read.
     def test_answers(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
             text.write(" ".join(f"word {i * i % 89}" for i in range(200)))
@@ -811,6 +837,7 @@ class Bench(WithModel):
         self.expect_error(longspec(*args, "--text", "/nonexistent"), BAD_MODEL, "/nonexistent")
         self.expect_error(longspec(*args, "--text", "x", "--sweep"), USAGE, "--answers")
 
+    # Numbers that cannot be measured with, and options that need another one.
     def test_bad_lists(self):
         self.expect_error(longspec("bench", "-m", MODEL, "--svg", "x.svg"), USAGE, "--svg x.svg: needs --sweep")
         self.expect_error(longspec("bench", "-m", MODEL, "--depth", "0"), USAGE, "--depth 0")
@@ -946,6 +973,7 @@ class Eval(WithModel):
                                  sorted(self.lines_of(whole, name), key=key))
             self.assertEqual(sorted(os.listdir(parts)), sorted(os.listdir(whole)))
 
+    # An evaluation refuses unknown methods, families and papers by name, and says which there are.
     def test_bad_options(self):
         base = ("eval", "-m", "unused.gguf", "--data", self.DATA, "--out", "/tmp/longspec_eval_unused")
         self.expect_error(longspec("eval", "-m", "unused.gguf"), USAGE, "--data")
@@ -968,12 +996,14 @@ def write_table(folder, model=MODEL):
 class Tokenize(WithModel):
     CASES = [("", []), (" ", [216]), ("\n", [198]), ("don't I'LL we've", [12420, 982, 339, 23, 16421, 392, 3543])]
 
+    # The tokens that the reference tokenizer gave for the same texts.
     def test_golden(self):
         for text, ids in self.CASES:
             result = longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text.encode())
             self.assertEqual(result.returncode, OK, result.stderr)
             self.assertEqual(json.loads(result.stdout), {"tokens": ids})
 
+    # For people a token is a line, whatever bytes it has.
     def test_lines(self):
         result = longspec("tokenize", "-m", MODEL, "-f", "-", stdin=b"don't\n\xe9")
         lines = result.stdout.decode().splitlines()
@@ -981,6 +1011,7 @@ class Tokenize(WithModel):
         self.assertEqual(lines[2].split("\t")[1], "\\n")
         self.assertEqual(lines[-1].split("\t")[1], "\\xe9")
 
+    # The name of a special token is that token, or its letters if --no-parse-special says so.
     def test_special_tokens(self):
         text = b"<|im_start|>"
         parsed = json.loads(longspec("tokenize", "-m", MODEL, "-f", "-", "--json", stdin=text).stdout)["tokens"]

@@ -43,6 +43,7 @@ class Corpus(WithModel):
         self.assertEqual(cold["tokens"], warm["tokens"])
         self.assertGreaterEqual(warm["timings"]["draft_n_accepted"], cold["timings"]["draft_n_accepted"])
 
+    # Corpora that are none, and texts and places that cannot be used, are named.
     def test_bad_files(self):
         with open(self.corpus, "wb") as file:
             file.write(b"LSCORPUS")
@@ -118,6 +119,7 @@ class Ngrams(WithModel):
             self.assertEqual(result.returncode, OK, result.stderr)
             self.assertEqual(result.stderr.decode().count("longspec: warning: --keep-answers: cannot write " + path), 1)
 
+    # What cannot be counted or written is said with the file and its line.
     def test_errors(self):
         count = ("corpus", "--ngrams", "-m", MODEL, "-o", self.table)
         empty = self.path("empty.txt", "")
@@ -141,6 +143,7 @@ class Ngrams(WithModel):
                                    self.path("a.txt", "a a a a")), OUTPUT, "/nonexistent/x")
         self.assertFalse(os.path.exists(self.table))
 
+    # Counting that is interrupted leaves no table, not even a part of one.
     def test_ctrl_c(self):
         lines = json.dumps({"text": "one two three " * 500}) + "\n"
         many = self.path("many.jsonl", lines * 6000)

@@ -119,6 +119,7 @@ class Convert(DraftModelTestCase):
         with open(folder + "/config.json", "rb") as before, open(self.path("back/config.json"), "rb") as after:
             self.assertEqual(after.read(), before.read())
 
+    # EAGLE drafts become GGUF files and come back with the same tensors.
     def test_every_kind(self):
         for kind, tensors in (("eagle", eagle_shapes), ("eagle3", eagle3_shapes)):
             folder = write_draft(self.path(kind), 64, 32, 96, tensors=tensors)
@@ -129,6 +130,7 @@ class Convert(DraftModelTestCase):
             self.assertEqual(read_tensors(self.path(kind + "-back/model.safetensors")),
                              read_tensors(folder + "/model.safetensors"))
 
+    # Matrices are converted to the type that was asked for, vectors keep theirs.
     def test_types(self):
         folder = write_draft(self.path("draft"), 64, 32, 96)
         self.assertEqual(longspec("convert", folder, self.path("q8.gguf"), "--type", "q8_0").returncode, 0)
@@ -137,6 +139,7 @@ class Convert(DraftModelTestCase):
         self.assertEqual(tensors["mlp.up_proj.weight"][0], "F16")
         self.assertEqual(tensors["self_attn.q_proj.bias"][0], "BF16")
 
+    # What is missing, unknown or no checkpoint is named, and nothing is written.
     def test_errors(self):
         folder = write_draft(self.path("draft"), 64, 32, 96)
         self.expect_error(longspec("convert", folder), 2, "output")

@@ -105,6 +105,8 @@ class Features(unittest.TestCase):
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("--write 96", wrong.stderr)
 
+    # With --write-later only tokens are kept of what the model will write itself, and the option needs those that
+    # make sense of it.
     def test_tokens_alone(self):
         text = self.write("a.jsonl", [{"prompt": "What is two and two?"}, {"text": "The quick brown fox jumps. " * 9}])
         later = ("--length", "48", "--write", "12", "--write-later")

@@ -209,6 +209,7 @@ class KeptSchemas(unittest.TestCase):
     def test_repetitions_in_patterns(self):
         self.check_schemas(repeated())
 
+    # Strings that have to match a pattern.
     def test_patterns(self):
         self.check_schemas(string(pattern=pattern) for pattern in PATTERNS)
 
@@ -218,6 +219,7 @@ class KeptSchemas(unittest.TestCase):
     def test_rules_of_strings_together(self):
         self.check_schemas(STRINGS)
 
+    # All other rules for values, and schemas that are given as a list.
     def test_other_rules(self):
         self.check_schemas(OTHERS)
         self.check_schemas(listed())
@@ -226,9 +228,11 @@ class KeptSchemas(unittest.TestCase):
         if not re.fullmatch(pattern, text):
             raise Broken(f"does not fit {pattern}")
 
+    # Grammars, against regular expressions of the same language.
     def test_grammars(self):
         self.check(((({"grammar": grammar}), pattern) for grammar, pattern in GRAMMARS), self.judge_match)
 
+    # Regular expressions, with bounds that are short and ones that are beyond what automata like to count.
     def test_regexes(self):
         patterns = [regex.format(bound) for regex in REGEXES for bound in (3, 128, 129, 300)]
         self.check((({"regex": pattern}, pattern) for pattern in patterns), self.judge_match)

@@ -267,6 +267,7 @@ class Recorded(Replay):
             unknown = [line for line in server.log if "unknown_fields" in line]
             self.assertEqual(unknown, [])  # all that they say is understood
 
+    # Requests as editors send them for a hole in a file, to a model that fills holes.
     @unittest.skipUnless(os.access(TOOL, os.X_OK), "needs make_tiny_model")
     def test_editors(self):
         with tempfile.TemporaryDirectory() as folder:

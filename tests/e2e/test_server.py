@@ -200,6 +200,7 @@ class Http(unittest.TestCase):
                           b"Connection: close\r\n\r\n" + chunked)
         self.assertIn(b'{"tokens":[', answer)
 
+    # Headers and bodies that are too long are refused by their status, also if the length was not announced.
     def test_limits(self):
         self.assertTrue(self.raw(b"GET / HTTP/1.1\r\nX: " + b"x" * 20000 + b"\r\n\r\n").startswith(b"HTTP/1.1 431 "))
         announced = self.raw(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
@@ -216,6 +217,7 @@ class Http(unittest.TestCase):
             self.assertTrue(not answer or re.match(rb"HTTP/1.1 (400|505) ", answer), (data, answer))
         self.assertEqual(self.server.get("/health")[0], 200)
 
+    # No bytes that a body may have take the server down: each is refused in JSON, or meant something after all.
     def test_broken_bodies(self):
         for body in (b"\xff\xfe\xfa", b"{", b'{"prompt": "\xc3\x28"}', b"[" * 500000, b'{"prompt": 1e999}', b"",
                      b'{"prompt": "x", "max_tokens": 1.5}', b"null", b'{"messages": [[[]]]}'):
@@ -227,6 +229,7 @@ class Http(unittest.TestCase):
                 if status != 200:
                     self.assertTrue(json.loads(text)["error"]["message"])
 
+    # A compressed body is what it was before; one that grows beyond the limit, and another compression, are refused.
     def test_compressed_bodies(self):
         body = json.dumps({"content": "the sea"}).encode()
         status, _, text = self.server.request("POST", "/tokenize", gzip.compress(body), {"Content-Encoding": "gzip"})
@@ -242,6 +245,7 @@ class Http(unittest.TestCase):
         status, headers, _ = self.server.request("DELETE", "/v1/models")
         self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD, OPTIONS"))
 
+    # So many connections at once are all served, and are gone when they are closed.
     def test_500_connections(self):
         with contextlib.ExitStack() as stack:
             socks = [stack.enter_context(self.server.connect()) for _ in range(500)]
@@ -388,6 +392,7 @@ class Operation(unittest.TestCase):
             inside = server.post("/v1/chat/completions", {**chat, "reasoning_format": "none"})
             self.assertRegex(inside["choices"][0]["message"]["content"], "^<think>.</think>.$")
 
+    # What serving cannot be started with is said at once, by the option's name.
     def test_bad_options(self):
         for args, part in ((("--port", "99999"), "--port"), (("--slot-save-path", "/nonexistent"), "--slot-save-path"),
                            (("--parallel", "-2"), "--parallel"), (("--spec-type", "magic"), "magic"),
@@ -424,6 +429,7 @@ class Clients(unittest.TestCase):
                                                       "seed": 5, "messages": [{"role": "user", "content": "the sea"}],
                                                       **fields})
 
+    # OpenAI's client lists and finds the model by the name that it is served under.
     def test_models(self):
         self.assertEqual([model.id for model in self.openai.models.list()], ["little"])
         self.assertEqual(self.openai.models.retrieve("little").id, "little")
@@ -445,6 +451,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(role, "assistant")
         self.assertEqual(usage.completion_tokens, whole.usage.completion_tokens)
 
+    # Three answers to one request, which are the same streamed.
     def test_several_choices(self):
         whole = self.chat(n=3)
         self.assertEqual([choice.index for choice in whole.choices], [0, 1, 2])
@@ -454,6 +461,7 @@ class Clients(unittest.TestCase):
                 texts[choice.index] += choice.delta.content or ""
         self.assertEqual(texts, [choice.message.content for choice in whole.choices])
 
+    # As many of the likeliest tokens as asked for, for each token, in both of OpenAI's forms.
     def test_logprobs(self):
         whole = self.chat(logprobs=True, top_logprobs=2, extra_body={"ignore_eos": True})
         content = whole.choices[0].logprobs.content
@@ -464,6 +472,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(len(text.choices[0].logprobs.tokens), 5)
         self.assertEqual(text.choices[0].logprobs.text_offset[0], 0)
 
+    # The text ends before the stop string, and says so.
     def test_stop(self):
         whole = self.openai.completions.create(model="little", prompt="the sea", max_tokens=40, seed=3,
                                                extra_body={"ignore_eos": True}).choices[0].text
@@ -473,6 +482,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(cut.text, whole[:whole.index(stop)])
         self.assertEqual(cut.finish_reason, "stop")
 
+    # A predicted text changes nothing of the answer, and is what was accepted of it.
     def test_prediction(self):
         plain = self.chat(temperature=0, extra_body={"ignore_eos": True}).choices[0].message.content
         predicted = self.chat(temperature=0, prediction={"type": "content", "content": plain},
@@ -480,6 +490,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(predicted.choices[0].message.content, plain)
         self.assertGreater(predicted.usage.completion_tokens_details.accepted_prediction_tokens, 0)
 
+    # What is wrong arrives in the client as the exception that OpenAI's own server would cause.
     def test_errors(self):
         with self.assertRaises(self.openai_package.BadRequestError) as raised:
             self.chat(temperature=9)
@@ -527,6 +538,8 @@ class Clients(unittest.TestCase):
                                                             "parameters": SWITCH}} for name in ("lamp", "fan")],
                 "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400}
 
+    # A call that the client can read; its result goes back into the chat, and tools that are not offered are not told
+    # of.
     def test_tools(self):
         self.needs_grammars()
         whole = self.chat(**self.tools_of_a_chat())
@@ -547,6 +560,7 @@ class Clients(unittest.TestCase):
                              "tool_choice": {"type": "function", "function": {"name": "fan"}}})
         self.assertEqual(named.choices[0].message.tool_calls[0].function.name, "fan")
 
+    # Calls in pieces: the first has id and name, and the pieces together are the whole call.
     def test_streamed_tools(self):
         self.needs_grammars()
         whole = self.chat(n=2, **self.tools_of_a_chat())
@@ -585,6 +599,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertGreaterEqual(int(done.stdout.split()[0]), 3)  # what was asked, a call and its result
 
+    # The client's own helpers make an object of an answer that a schema was given for.
     def test_structured_output(self):
         self.needs_grammars()
         import pydantic
@@ -632,6 +647,7 @@ class Clients(unittest.TestCase):
         again = self.openai.responses.create(model="little", input=turns, max_output_tokens=16)
         self.assertGreater(again.usage.input_tokens, 16)
 
+    # Anthropic's client reads a call, whole and in pieces.
     def test_anthropic_tools(self):
         self.needs_grammars()
         tools = [{"name": name, "description": "Switches it.", "input_schema": SWITCH} for name in ("lamp", "fan")]
@@ -658,6 +674,7 @@ class Clients(unittest.TestCase):
         counted = self.anthropic.messages.count_tokens(model="little", messages=ask["messages"], tools=tools)
         self.assertEqual(counted.input_tokens, whole.usage.input_tokens + (whole.usage.cache_read_input_tokens or 0))
 
+    # OpenAI's Responses API: streamed text is the whole text, and what needs a memory of earlier ones is refused.
     def test_responses(self):
         ask = {"model": "little", "input": "the sea", "instructions": "Be brief.", "max_output_tokens": 24,
                "temperature": 0.7, "extra_body": {"seed": 5}}
@@ -675,6 +692,7 @@ class Clients(unittest.TestCase):
         with self.assertRaises(self.openai_package.BadRequestError):
             self.openai.responses.create(model="little", input="x", previous_response_id="resp_1")
 
+    # Anthropic's client: streamed text is the whole text, and counted tokens are those that are used.
     def test_anthropic_messages(self):
         ask = {"model": "little", "max_tokens": 24, "system": "Be brief.",
                "messages": [{"role": "user", "content": "the sea"}], "extra_body": {"seed": 3}}
@@ -742,6 +760,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(deltas, items[0].content[0].text)
         self.assertEqual(last.output[1].content[0].text, items[1].content[0].text)
 
+    # What is wrong arrives in Anthropic's client as its own exceptions.
     def test_anthropic_errors(self):
         with self.assertRaises(self.anthropic_package.BadRequestError) as raised:
             self.anthropic.messages.create(model="little", max_tokens=-2, messages=[{"role": "user", "content": "x"}])

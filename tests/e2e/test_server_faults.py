@@ -315,6 +315,7 @@ class Clients(unittest.TestCase):
         self.assertEqual(process.wait(TIMEOUT), 0)
         self.assertIn(b"path=/v1/models status=200", process.stderr.read())
 
+    # Whatever numbers a request has, it is answered or refused, and the server answers the next one as before.
     def test_absurd_requests(self):
         with Server("-c", "1024") as server:
             whole = server.text("the sea")

@@ -182,6 +182,7 @@ class Training(TestCase):
                     self.assertEqual(status, -signal.SIGKILL, stderr)
                 self.expect_the_whole_run(whole, command(self.output))
 
+    # Stopped early and stopped late, training goes on from its state and ends in the weights of a run in one go.
     def test_interrupted(self):
         for stop in (3, 9):
             status, stderr = self.start_and_signal(signal.SIGINT, lambda stop=stop: self.steps_logged() >= stop)
@@ -190,6 +191,7 @@ class Training(TestCase):
             self.assertTrue(os.path.exists(os.path.join(self.output, "checkpoint.bin")))
         self.expect_the_whole_run()
 
+    # A state that cannot be written is said, and the one before it stays whole.
     def test_full_disk(self):
         first = run(*self.command(self.output), largest_file=1 << 20)
         self.expect_error(first, 4, os.path.join(self.output, "checkpoint.bin") + ": cannot be written")

@@ -65,6 +65,7 @@ TEST_F(TokenizerGolden, EveryLineDecodesToItself) {
   }
 }
 
+// The default model's tokens that are no text, and those of them that end an answer.
 TEST_F(TokenizerGolden, SpecialTokens) {
   EXPECT_EQ(tokenizer_->vocab_size(), 49152);
   EXPECT_EQ(tokenizer_->TokenBytes(1), "<|im_start|>");

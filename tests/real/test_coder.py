@@ -37,6 +37,7 @@ class Coder(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace")[-2000:])
         return done.stdout
 
+    # Every drafter writes what plain decoding writes, on the model that people use.
     def test_selfcheck(self):
         said = self.longspec("selfcheck", "-m", CODER, "-n", "16", "--temps", "0,0.7").decode()
         self.assertRegex(said, r"\n\d+ comparisons, 0 different\n$")
@@ -68,6 +69,7 @@ class Coder(unittest.TestCase):
                         self.assertEqual(guessed["tokens"], plain["tokens"])
                         self.assertGreater(guessed["timings"]["draft_n_accepted"], 0)
 
+    # Prompts of chats are, byte for byte, those that transformers rendered.
     def test_chat_templates(self):
         for model, golden in ((CODER, "coder.jsonl"), (SMALL, "coder-0.5b.jsonl")):
             if not os.path.exists(model):
