@@ -70,8 +70,8 @@ struct Turn {
 
 class BatchDecoder {
  public:
-  // `costs` (borrowed): by which the nodes of several sequences share a pass; null: each policy decides as if
-  // its sequence were alone. With one sequence that is so in any case.
+  // `costs` (borrowed) decide how the nodes of several sequences share a pass. Null: each policy decides as
+  // if its sequence were alone, as it does when there is only one.
   explicit BatchDecoder(Target* target, CostModel* costs = nullptr) : target_(target), policy_(costs) {}
 
   // One round of all. An error is the pass's: no sequence has changed then.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Measures what forward passes cost, in about a second: a few row counts at two depths of scratch caches, or
-// three. Of a large model, whose passes take longer, only passes of one row and of eight are measured. What
-// lies between is interpolated, what lies deeper extrapolated linearly in the number of keys: so who will go
-// far beyond the second depth wants a third, whose keys no processor's cache holds. Pieces of prompts are
-// much wider than what decoding verifies: of them two points are measured, once each, unless that would take
-// too long, as on large models, where rows cost in proportion anyway.
+// three. A large model's passes take longer: there only passes of one row and of eight are measured. Costs
+// between these are interpolated, and those of deeper contexts extrapolated linearly in the number of keys.
+// So a program that will go far beyond the second depth measures at a third, whose keys no processor's cache
+// holds. Pieces of prompts are much wider than what decoding verifies: two such widths are measured, once
+// each, unless that would take too long, as with large models, whose rows cost in proportion anyway.
 #pragma once
 
 #include <functional>

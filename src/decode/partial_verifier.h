@@ -48,7 +48,7 @@ class PartialVerifier : public RowReader {
 
   // A set of what the whole cache holds, recent positions at least from `window` before `length` on.
   Status Choose(int length);
-  // Of so many rows of the pass, which have them, for the next choice.
+  // Takes the queries of so many rows of the pass, which have queries, for the next choice.
   void TakeQueries(const CommittedRows& rows, int first_row, int n_rows);
   // Counts tokens [partial_from_, end) that these rows would have chosen otherwise.
   void Compare(const CommittedRows& rows, int end);

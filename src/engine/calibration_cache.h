@@ -27,11 +27,11 @@ std::string CalibrationKey(const ModelInfo& info, const ModelOptions& options);
 // kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
 Result<KeptCosts> ReadCalibration(const std::string& folder, const std::string& key);
 Status WriteCalibration(const std::string& folder, const std::string& key, const KeptCosts& costs);
-// Whether costs may be known better if they are measured once more: a busy machine spoiled these, and that is
-// a day ago or in the future.
+// Whether it is worth measuring these costs once more: they were measured on a busy machine, and that was a
+// day ago or, as the clock has it now, lies in the future.
 bool AreWorthMeasuringAgain(const KeptCosts& costs, int64_t now);
-// Of two that one machine was measured to have, the better ones: the steady ones, or those that neighbours
-// lengthened less.
+// The better of two measurements of one machine: the steady one, else the one that other programs lengthened
+// less.
 KeptCosts BetterOf(KeptCosts before, KeptCosts now);
 
 }  // namespace longspec

@@ -14,14 +14,14 @@
 
 namespace longspec {
 
-// Under what a drafter's memory is known: its AcceptanceKey, and which draft model it is. In one line.
+// The name that a drafter's memory is kept under, one line: its AcceptanceKey and which draft model it is.
 std::string DrafterMemoryKey(const Drafter& drafter, const SpeculationOptions& options, bool dice);
 
 using DrafterMemories = decltype(AdaptiveMemory::drafters);
 
 // kNotFound: nothing is known of this key; kCorrupt: the file is none of ours or damaged.
 Result<DrafterMemories> ReadDrafterMemories(const std::string& folder, const std::string& key);
-// Of those that were used last if they are many.
+// Writes what is known of these drafters; if there are too many, of those that were used last.
 Status WriteDrafterMemories(const std::string& folder, const std::string& key,
                             const DrafterMemories& drafters);
 

@@ -60,7 +60,7 @@ struct SessionState {
   std::unique_ptr<Drafter> drafter;                           // of the last answer; null: none yet
   std::shared_ptr<const SpeculationOptions> drafter_options;  // it was made with
   const KvCache* drafter_cache = nullptr;
-  // Of a session that comes from a file: for the first drafter, and what could not be had of it.
+  // A session that comes from a file has states for its first drafter, and a notice of those that were lost.
   std::vector<DraftState> draft_states;
   std::string draft_notice;
 
@@ -75,10 +75,10 @@ struct SessionState {
 Result<std::unique_ptr<Generation>> StartGeneration(const GenerationParts& parts, SessionState& session,
                                                     const std::vector<int32_t>& prompt,
                                                     std::shared_ptr<const GenerationRequest> request);
-// What an answer fails with that memory is too short for.
+// The error of an answer for which there is not enough memory.
 Status OutOfMemory(const SessionState& session);
 
-// To the end.
+// The same, and runs its rounds until it has ended.
 Result<GenerationResult> RunGeneration(const GenerationParts& parts, SessionState& session,
                                        const std::vector<int32_t>& prompt, const GenerationRequest& request);
 

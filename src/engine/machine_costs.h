@@ -26,10 +26,11 @@ class MachineCosts {
   MachineCosts(std::string folder, std::string key, std::function<int64_t()> now)
       : folder_(std::move(folder)), key_(std::move(key)), now_(std::move(now)) {}
 
-  // At once: those that are kept, or a guess, from which the policy learns as it goes.
+  // The costs that are kept, or a guess, which the policy corrects as it goes. Takes no time.
   CostModel Known();
-  // Better ones, if measuring can bring them. Nothing: what is known is as good as it gets, or measuring
-  // failed; or it was stopped (kCancelled), and then the next call measures.
+  // Measures, if that can bring better costs, and returns them. It returns nothing where what is known is as
+  // good as it gets, where measuring failed, and where it was stopped (kCancelled): then the next call
+  // measures.
   std::optional<CostModel> Measured(const Measure& measure);
 
   const std::string& origin() const { return origin_; }  // of the last that were returned, in words

@@ -30,16 +30,17 @@ struct MemoryNeeds {
   int kv_chunk_positions = 256;
   int ctx_size = 0;
 
-  // Of a chunk that is kept: a draft model keeps what it made of the same positions.
+  // What a chunk takes that is kept of an earlier prompt: a draft model keeps what it made of these
+  // positions.
   uint64_t kept_chunk() const { return kv_chunk + draft.kept_chunk; }
-  // What a draft model keeps in any case.
+  // What a draft model keeps even if nothing is kept of prompts.
   uint64_t draft_states() const { return DraftKeys::kFewChunks * draft.kept_chunk; }
 };
 
 // ModelOptions::cache_ram in bytes.
 uint64_t MostPromptCache(int cache_ram);
 
-// Of one loaded model, which takes `model`, and one sequence of ctx_size positions.
+// What one loaded model needs, which itself takes `model`, with one sequence of ctx_size positions.
 MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLayout& layout, int ctx_size,
                     const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
 

@@ -22,7 +22,7 @@ void DescribeFile(const GgufFile& file, const ModelOptions& options, ModelInfo* 
 // The shape of the network and its position encoding.
 void DescribeNetwork(const ModelSpec& spec, ModelInfo* info);
 
-// The same of a network that does not run, as far as its file says, and why it does not.
+// The same for a network that does not run, as far as its file tells, and the reason why it does not.
 void DescribeOtherNetwork(const GgufFile& file, const Status& why, ModelInfo* info);
 
 void DescribeDevice(const DeviceFacts& device, ModelInfo* info);

@@ -19,8 +19,8 @@ namespace longspec {
 // the whole context reads from the disk at least. 0 if nobody knows how much memory there is.
 uint64_t KvFromDisk(const MemoryPlan& plan);
 
-// Adds to a plan that wants keys and values in a file in this folder how fast that is read. The first plan of
-// a process that does measures it, once per device; a disk that cannot be measured has speeds of 0.
+// For a plan that wants keys and values in a file in this folder: returns how fast its disk is read, and adds
+// that to the plan. A process measures each disk once; one that cannot be measured has speeds of 0.
 ReadSpeeds MeasureOffload(const std::string& folder, MemoryPlan* plan);
 
 // Bytes of the plan's whole context in q8_0; 0 if its heads cannot be stored so, or that is not less.

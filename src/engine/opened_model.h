@@ -45,7 +45,7 @@ Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files);
 // Refuses, with the numbers, what cannot fit in memory or on the disk, or would be slow there for nothing.
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options);
 
-// Also of models that do not run: what their files tell.
+// What a file tells about its model, also if this program does not run it.
 Result<ModelInfo> InspectModel(const ModelOptions& options);
 
 // A path that names no regular file is a file that cannot be read, not a bad option.

@@ -37,7 +37,7 @@ struct SequenceState {
   // Held, or, while it waits, whole ones of its prefix that others or the prefix cache hold and that it will
   // share when it starts. A chunk that is to be copied before it is written is not one of them.
   int chunks = 0;
-  // Of the sequences before it in the list, one with which it shares most of these, and how many.
+  // The sequence before it in the list with which it shares most of these chunks, and how many they share.
   int shared_with = -1;
   int shared_chunks = 0;
   int most_chunks = 1;   // it may ever need: MostChunks
@@ -52,9 +52,9 @@ struct RoundState {
   int reclaimable_chunks = 0;  // that nothing but the prefix cache holds
 };
 
-// In this order: `preempt` drop their chunks and wait, `admit` take over the chunks they share and run, the
-// prefix cache gives up what is missing of `new_chunks`, and `parts` make up the pass. Numbers are places in
-// RoundState::sequences.
+// It is carried out in this order: the sequences in `preempt` drop their chunks and wait; those in `admit`
+// take over the chunks that they share, and run; the prefix cache gives up what is missing of `new_chunks`;
+// and `parts` make up the pass. Numbers are places in RoundState::sequences.
 struct RoundPlan {
   struct Part {
     int sequence = 0;

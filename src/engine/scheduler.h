@@ -35,11 +35,11 @@ class HostScheduler : public Scheduler {
   // RunRound: the answer has not ended then, and is a guest no longer.
   virtual void Join(SessionState& session, AnswerInProgress& answer,
                     std::function<void(const Status&)> on_failure) = 0;
-  // What it has evaluated stays known. Of one that is no guest nothing happens.
+  // What the answer has evaluated stays known. Does nothing if the answer is no guest.
   virtual void Leave(const AnswerInProgress& answer) = 0;
 };
 
-// With one guest: passes of as many rows as the target has, whatever they take.
+// For one guest. Its passes have as many rows as the target allows, however long they take.
 std::unique_ptr<HostScheduler> MakeSchedulerOfOne(const GenerationParts& parts, int ctx_size);
 
 }  // namespace longspec

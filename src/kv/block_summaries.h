@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a block of 16 keys is remembered by when positions are chosen for retrieval: element-wise minimum,
-// maximum and mean of its keys as attention reads them, rotation included, and the mean of their lengths. Of
-// every layer and KV head; block b is positions [16 b, 16 b + 16). Grows with the cache and is never computed
-// again. Whoever moves keys makes them (KvMover::NewSummaries), so that keys, summaries and queries are read
-// where they lie, and what comes out is numbers of blocks.
+// Summaries of blocks of 16 keys, by which positions are chosen for retrieval: element-wise minimum, maximum
+// and mean of a block's keys as attention reads them, rotation included, and the mean of their lengths. There
+// is one for each layer and KV head; block b is positions [16 b, 16 b + 16). They grow with the cache, and
+// none is computed twice. Whoever moves keys makes them (KvMover::NewSummaries), so that keys, summaries and
+// queries are read where they lie, and what comes out is numbers of blocks.
 #pragma once
 
 #include <cstddef>
@@ -55,9 +55,9 @@ class BlockSummaries {
   // So far; more than n_blocks() where some were forgotten.
   virtual int64_t n_summarised() const = 0;
 
-  // By which is chosen from now on, as WorkingSet has them; before there are any, zeros.
+  // The queries by which blocks are chosen from now on, as WorkingSet has them; zeros before the first call.
   virtual void SetQueries(std::span<const StateRows> by_layer) = 0;
-  // Of each layer and KV head the `n` best of blocks [first, end), ascending: (n_layer, n_kv_head, n).
+  // The `n` best of blocks [first, end) for each layer and KV head, ascending: (n_layer, n_kv_head, n).
   // REQUIRES: there are so many.
   virtual void Choose(int first, int end, int n, QueryReduction reduce,
                       std::vector<int32_t>* blocks) const = 0;
@@ -67,7 +67,7 @@ class BlockSummaries {
   virtual size_t bytes() const = 0;
 };
 
-// Of keys that the host can address.
+// Summaries of keys that the host can address.
 class HostSummaries final : public BlockSummaries {
  public:
   // `score` decides what is kept. `n_head`: query heads.

@@ -68,8 +68,8 @@ class ChunkPool {
   // A chunk of one's own that holds the same in its first n positions.
   Result<KvChunkRef> Copy(const KvChunkRef& of, int n);
 
-  // From now on whoever takes a chunk, on whatever thread, beyond so many has the reclaimer give up one
-  // before, if it can; null: nobody does. Borrowed.
+  // Whoever takes a chunk from now on, on whatever thread, while there are so many or more, first asks the
+  // reclaimer to give one up. Null: nobody is asked. Borrowed.
   void SetReclaimer(ChunkReclaimer* reclaimer, size_t from_chunks);
 
   const KvLayout& layout() const { return layout_; }

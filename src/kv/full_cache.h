@@ -21,7 +21,7 @@ class FullCache : public KvCache {
   // REQUIRES: no transaction is open; chunks of its pool, as many as `length` needs; length <= capacity.
   virtual void Adopt(std::span<const KvChunkRef> chunks, int length) = 0;
 
-  // Those that hold committed positions.
+  // The chunks that hold committed positions.
   virtual std::span<const KvChunkRef> chunks() const = 0;
   virtual ChunkPool& pool() const = 0;
   const KvMover& mover() const final { return pool().mover(); }
@@ -29,7 +29,7 @@ class FullCache : public KvCache {
 
 // `capacity` positions at most.
 std::unique_ptr<FullCache> MakeFullCache(std::shared_ptr<ChunkPool> pool, int capacity);
-// With a pool of its own in host memory.
+// The same with a pool of its own in host memory.
 std::unique_ptr<FullCache> MakeFullCache(const KvLayout& layout, int n_layer, int capacity);
 
 }  // namespace longspec

@@ -75,7 +75,7 @@ class KvCache {
  protected:
   friend class KvTransaction;
   virtual Status Reserve(int n_rows) = 0;
-  // Of the open transaction; nothing, of a cache without bytes.
+  // Where the open transaction's rows are written; nowhere in a cache without bytes.
   virtual KvWriter Writer(int) { return {}; }
   virtual void CommitRows(std::span<const int32_t> rows) = 0;
   virtual void Rollback() = 0;

@@ -20,18 +20,19 @@ class BlockSummaries;
 class LayerView;
 enum class BlockScore : unsigned char;
 
-// Of a slot, in all layers.
+// A slot's keys and values, in all layers, go to another slot.
 struct SlotMove {
   int from = 0, to = 0;
 };
 
-// Of kKeyBlock slots of one layer and KV head, from these on; both are multiples of kKeyBlock.
+// So do those of the kKeyBlock slots that begin here, of one layer and KV head; `from` and `to` are multiples
+// of kKeyBlock.
 struct BlockMove {
   int layer = 0, kv_head = 0;
   int from = 0, to = 0;
 };
 
-// Of a slot whose key is turned from one position to another on the way.
+// A slot's key and value go to another slot, and the key is turned from one position to another on the way.
 struct TurnedMove {
   SlotMove slot;
   SlotMove position;
@@ -80,7 +81,7 @@ class KvMover {
   virtual std::unique_ptr<LayerView> NewLayerView(const KvLayout& layout, int layer) const;
 };
 
-// Of memory that the host can address.
+// The mover of memory that the host can address.
 const KvMover& HostMover();
 
 }  // namespace longspec

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Keys and values in numbered slots that are no positions of a sequence: those of guesses, say, or of a
-// cache's choice. As many slots as are asked for; memory grows with the largest number and stays. Not
+// cache's choice. There are as many slots as are asked for; memory grows with their number and stays. Not
 // thread-safe; a forward pass writes disjoint slots from several threads.
 #pragma once
 

@@ -24,12 +24,12 @@ class LayerView {
   // Positions from `length` on are others now.
   virtual void Truncate(int length) = 0;
 
-  // Of the positions that were seen. Valid until the next Follow, and as long as the cache is as it was.
+  // The positions that were seen. Valid until the next Follow, and as long as the cache is as it was.
   virtual KvSpan span() const = 0;
   virtual size_t bytes() const = 0;  // of copies
 };
 
-// Of keys that the host can address: nothing is copied.
+// A view of keys that the host can address: nothing is copied.
 class LayerInPlace final : public LayerView {
  public:
   explicit LayerInPlace(int layer) : layer_(layer) {}
@@ -44,7 +44,8 @@ class LayerInPlace final : public LayerView {
   const KvCache* cache_ = nullptr;
 };
 
-// Of keys that lie elsewhere: KvMover::Read brings the blocks of keys and the rows of values that are new.
+// A view of keys that lie elsewhere: KvMover::Read brings the blocks of keys and the rows of values that are
+// new.
 class LayerCopy final : public LayerView {
  public:
   LayerCopy(const KvLayout& layout, int layer);

@@ -2,8 +2,8 @@
 //
 // Beginnings whose keys and values are known, by their tokens: a tree of chunks, each under the chunks before
 // it. Every lookup compares the tokens themselves. What two sequences have in common is kept once, and found
-// down to the token. What was not used for longest is dropped first, the end of a text before
-// its beginning, and nothing that somebody else holds. Not thread-safe.
+// down to the token. What was not used for longest is dropped first, the end of a text before its beginning;
+// what somebody else holds is never dropped. Not thread-safe.
 #pragma once
 
 #include <cstddef>

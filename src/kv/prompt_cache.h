@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an engine keeps of prompts and answers, so that one that begins like an earlier one is not evaluated
-// again, and how much memory that takes. Chunks that sequences hold stay; of the others those go first that
-// were not used for longest (kv/prefix_index.h). Where memory is full, what a sequence needs is found with
-// the least loss: the end of a text is written over in place rather than copied while another text makes
+// again, and how much memory that takes. Chunks that sequences hold stay; among the others, those that were
+// not used for longest go first (kv/prefix_index.h). Where memory is full, what a sequence needs is found
+// with the least loss: the end of a text is written over in place rather than copied while another text makes
 // room. Not thread-safe.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace longspec {
 
 class PromptCache final : public ChunkReclaimer {
  public:
-  // In chunks: what sequences leave of `context` is kept, and `beside` more whatever they hold.
+  // Chunks that may be kept: as many of `context` as sequences leave, and `beside` more in any case.
   struct Room {
     size_t context = 0, beside = 0;
   };
@@ -58,10 +58,10 @@ class PromptCache final : public ChunkReclaimer {
   // what is known of this one are the sequence's own tokens, it is the sequence's alone: nothing is copied.
   // `is_wanted`: others wait for it, so it stays known if there is room at all.
   //
-  // Of a beginning that was found, before it is held. True: its last chunk is written in place, and one chunk
-  // less is needed. Where there is no room for anything else, that chunk is left out.
+  // Fit decides this for a beginning that was found, before it is held. True: its last chunk is written in
+  // place, and one chunk less is needed. Where there is no room for anything else, that chunk is left out.
   bool Fit(PrefixIndex::Match& match, size_t needed, bool is_wanted);
-  // Of a sequence that runs.
+  // TakeBackEnd decides it for a sequence that runs.
   void TakeBackEnd(const FullCache& cache, size_t needed, bool is_wanted);
 
   size_t n_reclaimable() const { return index_.n_reclaimable(); }  // chunks that nobody else holds

@@ -56,8 +56,8 @@ class ReindexedSet {
   Status HoldLast(int n_chunks);
   // The same from this chunk on.
   Status HoldFrom(int chunk);
-  // All: from now on every entry is seen, where it is, as without a choice. Not all: the set is the last
-  // chunks, until the next choice.
+  // With `all`, every entry is seen from now on, where it is, as if nothing were chosen. Without it, the set
+  // is the last chunks until the next choice.
   Status SeeAll(bool all);
 
   const ReindexOptions& options() const { return options_; }

@@ -25,7 +25,7 @@ struct RetrievalOptions {
   int sink = 32;      // positions; a multiple of 16
   int budget = 2048;  // positions, rounded down to whole blocks; 0: sink and recent positions alone
   int window = 128;   // recent positions right after a choice, at least
-  int refresh = 64;   // positions after which is chosen anew
+  int refresh = 64;   // positions after which blocks are chosen anew
   BlockScore score = BlockScore::kMinMax;
   QueryReduction reduce = QueryReduction::kMean;
 };
@@ -52,12 +52,12 @@ class RetrievalCache : public WorkingSet {
 
   virtual int recent_begin() const = 0;
   virtual RetrievalWork work() const = 0;
-  // Of one layer and KV head: the chosen blocks, ascending. Empty: everything is held.
+  // The blocks that were chosen for one layer and KV head, ascending. Empty: everything is held.
   virtual std::span<const int32_t> blocks(int layer, int kv_head) const = 0;
 };
 
-// Of a set that rows of its own are appended to, `most_rows` at a time, and that is chosen by the queries of
-// `n_query_rows`.
+// What a set takes that is chosen by the queries of `n_query_rows`, and to which rows of its own are
+// appended, at most `most_rows` at a time.
 WorkingSetMemory PlanRetrievalCache(const KvLayout& layout, int n_layer, int n_head,
                                     const RetrievalOptions& options, int most_rows, int n_query_rows = 1);
 

@@ -5,7 +5,7 @@
 // the window and their ancestors only. While nothing is forgotten, slots are positions and attention is that
 // of a full cache, bit for bit.
 //
-// With a Rotary positions are those inside the cache, as in StreamingLLM: the sinks stand right before the
+// With a Rotary, positions are those inside the cache, as in StreamingLLM: the sinks stand right before the
 // window, however long the text is. Rotation tells the distance of two positions only, so it is the sinks'
 // keys that are turned, by as many positions as were forgotten, and all others stay as they are. Without one
 // the sinks stay where they were.

@@ -120,7 +120,7 @@ struct AttentionInput {
 // REQUIRES: ws.x and the angles are whole. Barriers inside, none at the end.
 void StoreKeys(ThreadTeam::Worker& worker, Workspace& ws, const AttentionWeights& w,
                std::span<const RowPlace> rows, int layer);
-// The same of `input`, after a barrier.
+// The same from `input`, after a barrier.
 void StoreKeysOf(ThreadTeam::Worker& worker, Workspace& ws, const AttentionInput& input,
                  const AttentionWeights& w, std::span<const RowPlace> rows, int layer);
 

@@ -34,7 +34,7 @@ class Device {
   virtual Status Check(const ModelSpec& /*spec*/, const KvLayout& /*layout*/) const { return {}; }
   // Whether it has memory of its own, apart from the host's, in which weights and caches lie.
   virtual bool has_memory() const { return false; }
-  // Of that memory what is free, in bytes.
+  // How many bytes of that memory are free.
   virtual uint64_t FreeMemory() const { return 0; }
   // What a model takes whose passes have at most `max_rows` rows.
   virtual ModelMemory Plan(const ModelSpec& spec, const GgufFile& file, int max_rows) const = 0;

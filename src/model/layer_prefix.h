@@ -21,7 +21,7 @@ namespace longspec {
 
 class LayerPrefix {
  public:
-  // Of a target whose residual stream is n_embd wide. `pool`: laid out as its cache, with as many layers as
+  // For a target whose residual stream is n_embd wide. `pool`: laid out as its cache, with as many layers as
   // rows are run through. `memory`: for that stream, where the target computes; borrowed.
   LayerPrefix(std::shared_ptr<ChunkPool> pool, int n_embd, const StateMemory& memory = HostStates());
 
@@ -41,7 +41,7 @@ class LayerPrefix {
   // Keys and values of row i are in slot i. Valid until the next Add.
   KvSpan span() const { return slots_.span(); }
 
-  // Forgets its rows. Those to come stand below `base` committed positions.
+  // Forgets its rows. The rows that come next stand below `base` committed positions.
   void Clear(int base);
 
   // For the target, which fills what it adds. Throws std::bad_alloc.

@@ -44,7 +44,7 @@ struct ModelWeights {
   TensorView head;                 // what `output` was packed from, in that file
 };
 
-// Of `options`, progress and what concerns the cache count.
+// Of `options` it reads progress and what concerns the cache of packed weights.
 Result<std::unique_ptr<const ModelWeights>> LoadModelWeights(const GgufFile& file, const ModelSpec& spec,
                                                              ThreadTeam& team,
                                                              const ModelLoadOptions& options);

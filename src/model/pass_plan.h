@@ -66,7 +66,7 @@ class PassPlan {
 
   // A pass over these segments. kInvalidArgument: a token or too many rows. kResourceExhausted: no memory.
   Status Plan(std::span<const ForwardSegment> segments);
-  // The same of new rows of prefixes, in one stage. Adds them to the prefixes, but not after an error.
+  // The same for new rows of prefixes, in one stage. Adds them to the prefixes, but not after an error.
   Status PlanPrefix(std::span<const PrefixSegment> segments);
   // What PlanPrefix added is not computed.
   static void ForgetPrefixRows(std::span<const PrefixSegment> segments);
@@ -81,7 +81,7 @@ class PassPlan {
   const KvWriter& writer(size_t segment) const { return writers_[segment]; }
 
   std::span<const int> logit_rows() const { return logit_rows_; }  // those whose logits are asked for
-  // In the order of the segments, and of what each asks for.
+  // They stand in the order of the segments, and for each segment in that of what it asks for.
   std::span<const HiddenTap> hidden_taps() const { return hidden_taps_; }
   std::span<const QueryTap> query_taps() const { return query_taps_; }
   size_t tapped_floats() const { return tapped_floats_; }
@@ -105,7 +105,7 @@ class PassPlan {
   void BeginViews(size_t n_rows);
   void AddView(const RowView& view);
   void AddPart(const AttentionSegment& part, size_t begin, size_t end);
-  // Of the first n_rows places. slot_of(row): where its key and value go.
+  // For the first n_rows places. slot_of(row): where the row's key and value go.
   template <typename F>
   void PlanAttention(PassStage& stage, int n_rows, const F& slot_of);
 

@@ -40,8 +40,9 @@ struct ForwardSegment {
   LogitsFor logits = LogitsFor::kAllRows;
   int first_logits = 0;        // of kAllRows: rows before this one get none
   const Taps* taps = nullptr;  // null: none; borrowed until Forward returns
-  // Rows that are found in it, by position and tokens, go on where it ends. It must have been run over what
-  // the cache holds now. Not used where a layer before its last one is tapped. Null: no rows were run.
+  // Rows that were run through the first layers ahead. A row that is found among them, by position and
+  // tokens, goes on from there. They must have been run over what the cache holds now. They are not used
+  // where a layer before their last one is tapped. Null: no rows were run.
   const LayerPrefix* prefix = nullptr;
 };
 

@@ -35,8 +35,8 @@ struct Architecture {
   }
 };
 
-// What runs a file of this general.architecture, which is the prefix of its metadata, too: for qwen2vl and
-// qwen3vl, as text, qwen2 and qwen3. Null: nothing.
+// The architecture that runs a file of this general.architecture, which is the prefix of its metadata, too.
+// The text parts of qwen2vl and qwen3vl run as qwen2 and qwen3. Null if none runs it.
 const Architecture* FindArchitecture(std::string_view name);
 
 // "llama, qwen2, qwen3, ..."

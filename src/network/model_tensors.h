@@ -51,9 +51,9 @@ struct TensorSpec {
 // "blk.3.attn_q.weight"; of roles of the model, whose head is a matrix of its own, `layer` does not count.
 std::string TensorName(TensorRole role, int layer = -1);
 
-// All of them, matrices in the order in which they lie in memory.
+// All tensors of a model, matrices in the order in which they lie in memory.
 std::vector<TensorSpec> TensorsOf(const ModelSpec& spec);
-// Those that rows are multiplied with.
+// The matrices that rows are multiplied with.
 std::vector<TensorSpec> ProductsOf(const ModelSpec& spec);
 
 // REQUIRES: the file has it, as ReadModelSpec has checked.

@@ -13,9 +13,9 @@
 
 namespace longspec {
 
-// Of `sizes` are used: head_dim, n_ctx_train. The pairing is the architecture's, not set here.
-// kCorrupt, kInvalidArgument: a number that makes no sense, by the name of its key or option. kUnsupported: a
-// key of ARCH.rope. that is not known: what it asks for would not be done.
+// Reads head_dim and n_ctx_train of `sizes`. Does not set the pairing, which is the architecture's. kCorrupt,
+// kInvalidArgument: a number that makes no sense, by the name of its key or option. kUnsupported: a key of
+// ARCH.rope. that is not known: what it asks for would not be done.
 Result<RopeConfig> ReadRope(const GgufFile& file, const std::string& architecture, const ModelSizes& sizes,
                             const RopeOptions& options);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How often a proposed token is accepted once the token before it was: running estimates that forget, by who
-// proposed it, its score, its depth and the length of the context. Few observations lean on what is known of
-// coarser groups, fewer on the score itself times what the proposer's scores were worth altogether. Not
-// thread-safe.
+// proposed it, its score, its depth and the length of the context. A group with few observations leans on
+// what is known of coarser groups, and one with hardly any on the score itself, times what the proposer's
+// scores were worth altogether. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class AcceptanceTable {
   void Add(const NodeKind& kind, bool accepted);
 
  private:
-  // From coarse to fine: by source and score; and depth; and context.
+  // Groups, from coarse to fine: by source and score; by depth as well; by context as well.
   static constexpr int kLevels = 3;
   using Key = uint32_t;
   struct Cell {

@@ -55,7 +55,7 @@ class AskingGain {
 
   // All that is believed, as finite numbers, in an order of its own; empty: nothing was learned.
   std::vector<double> Beliefs() const;
-  // What those say in which another program left it; false, and nothing changes: they are no beliefs.
+  // Takes over the beliefs that another program left. False if the numbers are no beliefs: nothing changes.
   bool Believe(std::span<const double> beliefs);
 
   // What is believed of such a round: tokens that level d, from 1, adds, and what a level takes. For tests.
@@ -84,7 +84,7 @@ class AskingGain {
       const double rate = 1 / n > kRate ? 1 / n : kRate;
       value += rate * (x - value);
     }
-    // With what is believed without it, which counts where little was seen.
+    // The mean, mixed with what is believed without it: the less was seen, the more that belief counts.
     double Beside(double belief) const { return (kDoubt * belief + n * value) / (kDoubt + n); }
   };
   using ByLevel = std::array<Mean, kMaxLevels>;

@@ -2,9 +2,9 @@
 //
 // What a forward pass of M rows after N keys costs on this machine, in milliseconds: a table measured once
 // (decode/calibration.h), and corrections learned from every round since, so that a wrong table cures itself.
-// What the table got wrong of a few rows it mostly got wrong of many, since a neighbour on the machine slows
-// computing and reading down by different amounts: a round of three rows says something of one of twelve.
-// Costs never fall when rows rise. Not thread-safe.
+// Where the table is wrong about a few rows it is mostly wrong about many, too, since another program on the
+// machine slows computing and reading down by different amounts. So a round of three rows tells something
+// about a round of twelve. Costs never fall when rows rise. Not thread-safe.
 #pragma once
 
 #include <span>
@@ -44,8 +44,8 @@ class CostModel {
   const CostTable& table() const { return table_; }  // as measured, made monotone
 
  private:
-  // Numbers of the filter: the logarithms of factors on the table's costs. Of all costs: how fast the machine
-  // is now. And of each point of more than one row.
+  // The filter's numbers are logarithms of factors on the table's costs: one for all costs, which says how
+  // fast the machine is now, and one for each point of more than one row.
   static constexpr size_t kScale = 0;
   size_t RatioAt(size_t row, size_t key) const { return 1 + (row - 1) * table_.keys.size() + key; }
   std::vector<double> FirstCovariance(double common, double own) const;

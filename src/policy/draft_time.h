@@ -42,9 +42,9 @@ class DraftTime {
   bool known() const { return mean_.known(); }
   // Whether more is known than a first time, which often takes longer than others.
   bool sure() const { return sure_; }
-  // Of a proposal, with as many levels as they had lately; each counts for what it took.
+  // What a proposal took lately, whatever its number of levels; slow ones count for all that they took.
   double mean_ms() const { return mean_.value(); }
-  // Of a proposal of so many levels.
+  // What a proposal of so many levels is expected to take.
   double Ms(int levels) const { return fixed_ms() + levels * level_ms(); }
 
   double fixed_ms() const { return std::max(0.0, mean_ms_ - mean_levels_ * level_ms()); }

@@ -25,13 +25,13 @@ namespace longspec {
 struct PassPart {
   int rows = 1;
   int keys = 0;  // committed tokens, as in CostModel::TargetMs; where rows see different numbers, the mean
-  // Of the parts before this one, one with which it shares most keys, and how many: the first ones of both.
+  // The part before this one with which it shares most keys, and how many: the first keys of both.
   int shared_with = -1;
   int shared_keys = 0;
 };
 
-// A chain of rows, such as a piece of a prompt, after `computed` positions. Of one row: that token is the
-// last of computed + 1 committed ones.
+// A chain of rows, such as a piece of a prompt, after `computed` positions. A single row is the last one of
+// computed + 1 committed tokens.
 PassPart ChainPart(int rows, int computed);
 
 class PassCost {

@@ -78,7 +78,7 @@ class Policy {
   virtual ~Policy() = default;
   // What the drafter may propose. max_nodes 0: it is not asked.
   virtual DraftBudget Budget(const PolicyInput& input) = 0;
-  // In place of Budget in a round in which the drafter is not asked, whatever the policy thinks of it.
+  // Called instead of Budget in a round in which the drafter is not asked, whatever the policy would say.
   virtual void SitOut(const PolicyInput&) {}
   // Has the drafter propose within that budget; of a portfolio those members that are worth their time. All
   // is borrowed until the task ends.
@@ -117,8 +117,8 @@ struct DrafterMemory {
 struct AdaptiveMemory {
   CostModel costs;
   PlainWatch plain_rounds = {};
-  // By AcceptanceKey. Requests can name any mixture of drafters, so of those that nobody uses now the one
-  // used longest ago is forgotten when there are kMostDrafters.
+  // By AcceptanceKey. Requests can name any mixture of drafters. So when there are kMostDrafters, one is
+  // forgotten: that which was used longest ago, if nobody uses it now.
   std::map<std::string, DrafterMemory, std::less<>> drafters = {};
   int64_t n_policies = 0;  // that were made
 

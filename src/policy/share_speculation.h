@@ -11,8 +11,8 @@
 // the pass, T is what it takes longer for the roots and nodes: prompts have to be evaluated anyway, and a
 // token that is not guessed now is written in a later round, for a later round's price. Else a long piece
 // would make any guess look cheap. Nodes are taken one by one, always the one with the highest gain for its
-// price. Of all the counts on this way the best is chosen, not the first after which the value falls: rows
-// are priced in steps, and the next may be free again.
+// price. The best number of nodes on this way is chosen, which need not be the first after which the value
+// falls: rows are priced in steps, and the next one may be free again.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measured speed has the last word, and what it is measured by. Not thread-safe.
+// Whether speculation was faster than plain decoding lately, as measured, which has the last word. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lossless verification of one-hot proposals: sample-and-match (research: deterministic children, one target
-// draw per node). At each node the target's own token is chosen once, with the dice of that position,
-// and matched against the node's children. Hence the committed tokens are, token for token, those of plain
-// decoding. Pure functions: no model, no cache, no text.
+// draw per node). At each node the target's own token is chosen once, with the dice of that position, and
+// compared with the node's children. So the committed tokens are, token for token, those of plain decoding.
+// Pure functions: no model, no cache, no text.
 #pragma once
 
 #include <cstdint>
