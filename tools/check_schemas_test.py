@@ -90,6 +90,7 @@ class CheckSchemas(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("another text without speculation", err)
 
+    # Called without what it needs, it ends with status 2.
     def test_options(self):
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(check_schemas.main([]), 2)

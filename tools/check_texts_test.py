@@ -24,6 +24,7 @@ class CheckTextsTest(unittest.TestCase):
         self.assertEqual(len(messages), 1, messages)
         self.assertIn(message, messages[0])
 
+    # Links, citations and scripts that are in order have no message.
     def test_good_files(self):
         self.assertEqual(self.messages("a.cc", LICENCE + "int a;\n"), [])
         self.assertEqual(self.messages("a.md", "[x](there.md#part) [y](https://example.com)\n```\n[z](no.md)\n```\n"),
@@ -32,6 +33,7 @@ class CheckTextsTest(unittest.TestCase):
         self.assertEqual(self.messages("a.cc", LICENCE + cites), [])
         self.assertEqual(self.messages("a", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\necho\n"), [])
 
+    # One message for each rule, which names what is wrong.
     def test_bad_files(self):
         self.assert_message("a.cc", "int a;\n", "SPDX")
         self.assert_message("a.cc", LICENCE + f"// {UNFINISHED}: x\n", UNFINISHED)

@@ -73,9 +73,11 @@ class CompareBatches(unittest.TestCase):
         self.assertEqual(compare_batches.row(8, [2.0, 4.0, 9.0], [1.0, 4.0, 5.0]),
                          "| 8 | 2.0, 4.0, 9.0 | 1.0, 4.0, 5.0 | 1.500x | 1.800x |")
 
+    # The share of distinct 4-grams is counted over all texts together.
     def test_shares(self):
         self.assertEqual(compare_batches.distinct_share(["a b c d e", "x a b c d"]), 0.75)
 
+    # Answers that differ, a server that fails and texts that are missing end the comparison with their reason.
     def test_failures(self):
         for args, reason in ((("--with=--lie",), "--lie: answers differ"), (("--with=--fail",), "no such thing"),
                              (("--each", "4"), "3 texts, 4 are needed"), (("--families", "three"), "three.jsonl.gz")):

@@ -50,6 +50,7 @@ class CompareTest(unittest.TestCase):
         self.assertIn("| 64 | 8 rows | - | 3.00 | - |", out)
         self.assertIn("| 64 | 8 | - | 1.50x |", out)
 
+    # Several sequences have a row of their own, and without answers its numbers are left out.
     def test_many_sequences(self):
         status, out, err = self.run_tool("--sequences", "4")
         self.assertEqual(status, 0, err)

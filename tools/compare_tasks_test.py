@@ -137,6 +137,7 @@ class CompareTasksTest(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("longspec:plain is missing", err)
 
+    # A text that is too short to repeat anything counts as distinct, and one that repeats itself by its share.
     def test_distinct(self):
         self.assertEqual(compare_tasks.distinct_4grams("a b c"), 1)
         self.assertAlmostEqual(compare_tasks.distinct_4grams("a b a b a b a"), 0.5)
@@ -155,6 +156,7 @@ class PlotAnswerTest(unittest.TestCase):
         for text in ("longspec auto", "26.7 tokens/s", "10.0 tokens/s", "8.0 tokens/s", "5 s", "40"):
             self.assertIn(text, texts)
 
+    # The axis has at most so many marks, at round numbers.
     def test_steps(self):
         self.assertEqual(list(plot_answer.steps_of(192, 6)), [0, 50, 100, 150])
 

@@ -15,15 +15,18 @@ class Compare(unittest.TestCase):
     # Of 6 tokens, 5 are foretold: those at positions 1 to 5.
     NATS = [1.0, 2.0, 3.0, 4.0, 6.0]
 
+    # Equal means agree, with a line of the table for each range of positions.
     def test_equal(self):
         lines, agree = compare(perplexity((0, 4, 3, 2.0), (4, 8, 2, 5.0)), self.NATS, 1e-6)
         self.assertTrue(agree, lines)
         self.assertEqual(len(lines), 4)
         self.assertIn("| 4 to 7 | 2 | 5.000000 | 5.000000 |", lines[3])
 
+    # A mean that is further away than the tolerance does not agree.
     def test_another_mean(self):
         self.assertFalse(compare(perplexity((0, 4, 3, 2.0), (4, 8, 2, 5.001)), self.NATS, 1e-4)[1])
 
+    # What is not a number never agrees.
     def test_no_number(self):
         self.assertFalse(compare(perplexity((0, 4, 3, float("nan"))), self.NATS, 1e-4)[1])
 

@@ -37,12 +37,14 @@ class DemoReportTest(unittest.TestCase):
                 status = demo_report.main(arguments)
             return status, shown.getvalue().splitlines()
 
+    # A pair of runs becomes a line of speeds and acceptance that ends with yes.
     def test_equal_tokens(self):
         status, shown = self.report(pair([1, 2, 3, 4], [1, 2, 3, 4]))
         self.assertEqual(status, 0)
         self.assertEqual(len(shown), 3)
         self.assertRegex(shown[2], r"^task 0 +4500 \(500\) +9\.1 +20\.0 +40\.0 +2\.00 +2\.50 +0\.75 +yes$")
 
+    # A pair that differs ends with the first place where it does, and with status 1.
     def test_different_tokens(self):
         status, shown = self.report(pair([1, 2, 9], [1, 2, 3]))
         self.assertEqual(status, 1)

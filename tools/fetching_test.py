@@ -26,6 +26,7 @@ class PipCommandTest(unittest.TestCase):
     def test_of_an_environment(self):
         self.assertEqual(self.command(("venv",)), ["/work/venv/bin/python", "-m", "pip"])
 
+    # Where neither way of fetching is there, the message says what to install.
     def test_neither(self):
         with self.assertRaisesRegex(fetching.Failure, r"install python3-pip \(tools/setup.sh model\)$"):
             self.command(())

@@ -62,6 +62,7 @@ class LearningCurve(unittest.TestCase):
             self.assertTrue(2 <= len(marks) <= 7, marks)
             self.assertTrue(all(low <= mark <= high for mark in marks))
 
+    # The plot is well-formed, with a mark for each value of --accepted.
     def test_draws_xml(self):
         log = self.write("a", [step(100 * i, 9 - i, i) for i in range(1, 6)] + [validation(500, 5, [0.3], 5)])
         output = os.path.join(self.folder.name, "x.svg")

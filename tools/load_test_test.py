@@ -171,11 +171,13 @@ class Plan(unittest.TestCase):
         self.assertAlmostEqual(n_cancelled / 400, 0.25, delta=0.1)
         self.assertEqual({r.body["max_tokens"] for r in requests}, {2, 3, 4})
 
+    # Ranges without words or in the wrong order, and a chance above one, are refused.
     def test_wrong_options(self):
         for args in (("--prompt-words", "0"), ("--prompt-words", "5:3"), ("--cancel", "2")):
             with mock.patch("sys.stderr", io.StringIO()), self.assertRaises(SystemExit):
                 self.plan(*args)
 
+    # Percentiles are values that occurred, also of a single one, and times are told in milliseconds.
     def test_percentiles(self):
         values = list(range(1, 101))
         self.assertEqual([load_test.percentile(values, p) for p in (50, 90, 99, 100)], [50, 90, 99, 100])

@@ -137,6 +137,7 @@ class LongPrompt(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn('long_prompt: status 400: {"error": "too long"}', err)
 
+    # Called without what it needs, it ends with status 2.
     def test_options(self):
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(long_prompt.main([]), 2)

@@ -33,6 +33,7 @@ class SummariseEval(unittest.TestCase):
         self.assertEqual(list(sums), [(("0.7", 0), "auto")])
         self.assertEqual(sums[(("0.7", 0), "auto")].row(), "3 | 1.000x | 0.50x | 2.00 | 3.0 | 3")
 
+    # Cells are summed by temperature and length, and prompts whose texts repeat themselves apart.
     def test_groups(self):
         self.write([("a", 512, [item(1, 2), item(1, 3, 0.5)]), ("a", 2048, [item(1, 4)])], top_k=0)
         sums = summarise_eval.summarise([self.folder], 0.8, True)

@@ -175,6 +175,7 @@ TEST_F(InfillRoutes, MistralsForm) {
   const json answer = app_->Ok("/v1/fim/completions", body);
   EXPECT_EQ(answer["object"], "chat.completion");
   const std::string content = answer["choices"][0]["message"]["content"];
+  EXPECT_FALSE(content.empty());
   EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
   body["seed"] = 7;
   EXPECT_EQ(app_->Ok("/v1/completions", body)["choices"][0]["text"], content);
