@@ -18,7 +18,6 @@
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/draft_pass.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
 #include "draft_model/trained_range.h"
@@ -65,19 +64,12 @@ DraftMemory BeagleModel::Working(const SpeculationOptions&, const TargetFacts& t
   return StateBlockMemory(layer.block, target, n_logits);
 }
 
-std::shared_ptr<BeagleForward::Scratch> BeagleForward::MakeScratch(const BeagleModel& model,
-                                                                   const SharedParts& target) {
-  return std::make_shared<Scratch>(target, model.layer, model.head);
-}
-
-BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
-                             std::shared_ptr<DraftKeys> keys, int capacity, std::shared_ptr<Scratch> scratch)
-    : model_(std::move(model)),
-      block_(target, model_->layer.block, std::move(keys), capacity,
-             scratch != nullptr ? std::move(scratch) : MakeScratch(*model_, target)) {}
+BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, std::shared_ptr<DraftKeys> keys,
+                             int capacity, std::shared_ptr<DraftLane> lane)
+    : model_(std::move(model)), block_(model_->layer.block, std::move(keys), capacity, std::move(lane)) {}
 
 Status BeagleForward::Read(const CommittedRows& rows) {
-  return block_.Read(rows, rows.output->final_hidden, model_->layer.attention.keys(model_->state_norm));
+  return block_.Read(rows, rows.output->final_hidden, model_->layer.attention, model_->state_norm);
 }
 
 Status BeagleForward::BeginTree() {
@@ -125,15 +117,16 @@ void BeagleForward::ProjectParents(std::span<const Piece> pieces) {
   }
   if (parts_.empty()) return;
   block_.PlaceKeys(parts_);
+  DraftLane& lane = block_.lane();
   int r = 0;
   for (const Piece& piece : pieces) {
     const BeagleForward& of = *piece.of->forward;
     for (const int parent : of.parents_) {
-      std::memcpy(block_.x(r++), of.state(parent), width() * sizeof(float));
+      std::memcpy(lane.x(r++), of.state(parent), width() * sizeof(float));
     }
   }
-  block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
-    block_.Store(worker, model_->layer.attention.keys(model_->state_norm));
+  lane.Run(r, [&](DraftPass& pass) {
+    pass.StoreKeys(pass.Norm(lane.x(), model_->state_norm), model_->layer.attention, block_.places());
   });
 }
 
@@ -160,20 +153,24 @@ Status BeagleForward::RunPass(std::span<const Piece> pieces) {
     parts_.push_back({.of = &of.block_, .rows = of.Place(piece.rows())});
   }
   block_.Place(parts_);
+  DraftLane& lane = block_.lane();
   int n_rows = 0;
   for (const Piece& piece : pieces) {
     for (const BeagleRow& row : piece.rows()) {
-      LS_TRY(block_.target().Embed(row.token, block_.x(n_rows++)));
+      LS_TRY(lane.Embed(row.token, lane.x(n_rows++)));
     }
   }
   next_.resize(Z(n_rows));
   const int k = MostWanted(pieces);
-  block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
-    block_.Attend(worker, model_->layer.attention.queries(model_->layer.attention_norm));
-    block_.RunMlp(worker, model_->layer.mlp.weights(model_->layer.mlp_norm));
-    block_.Top(worker, {}, model_->head, k, next_);
+  float* const states = lane.x();
+  const DraftLayer& layer = model_->layer;
+  lane.Run(n_rows, [&](DraftPass& pass) {
+    pass.AddCrossAttention(pass.Norm(states, layer.attention_norm), layer.attention, block_.places(),
+                           block_.attention());
+    pass.AddMlp(layer.mlp, layer.mlp_norm);
+    pass.Top(pass.Of(states, layer.block.shape.n_embd), model_->head, k, next_);
   });
-  const float* x = block_.x(0);
+  const float* x = states;
   for (const Piece& piece : pieces) {
     for (const BeagleRow& row : piece.rows()) {
       std::memcpy(piece.of->forward->states_.data() + Z(row.node) * width(), x, width() * sizeof(float));
@@ -188,13 +185,12 @@ namespace {
 
 class BeagleDrafter final : public GrowingDrafter {
  public:
-  BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const SharedParts& target,
-                const KvCache& cache, std::shared_ptr<DraftKeys> keys,
-                std::shared_ptr<BeagleForward::Scratch> scratch)
+  BeagleDrafter(const std::shared_ptr<const BeagleModel>& model, TreeShape shape, const KvCache& cache,
+                std::shared_ptr<DraftKeys> keys, std::shared_ptr<DraftLane> lane)
       : GrowingDrafter(std::move(shape)),
         cache_(cache),
         range_(model->path, model->trained_positions),
-        forward_(model, target, std::move(keys), cache.capacity(), std::move(scratch)) {}
+        forward_(model, std::move(keys), cache.capacity(), std::move(lane)) {}
 
   std::string_view name() const override { return BeagleModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -243,9 +239,9 @@ class BeagleDrafter final : public GrowingDrafter {
 
 DrafterResult MakeBeagle(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<BeagleModel>(options, context, "eagle2", [&](auto model, TreeShape shape) {
-    return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.target->shared_parts(),
-                                           *context.cache, LearnedKeys(options, context, model->layer.block),
-                                           LearnedScratch<BeagleForward>(options, context, *model));
+    return std::make_unique<BeagleDrafter>(model, std::move(shape), *context.cache,
+                                           LearnedKeys(options, context, model->layer.block),
+                                           LearnedLane<BeagleForward>(options, context, *model));
   });
 }
 

@@ -52,17 +52,18 @@ struct BeagleRows final : ForwardRows<BeagleRows, BeagleForward, BeagleRow> {
 
 // Running it for one sequence. Of committed positions it keeps keys and values of the target's final hidden
 // states, two products each and no attention; of a tree's nodes those of its own states, made when a child is
-// first run: states of the last level never are. One thread; uses the target's team, which must be free.
+// first run: states of the last level never are.
 class BeagleForward {
  public:
   static constexpr int kMaxRows = StateBlock::kMaxRows;
 
-  using Scratch = StateBlock::Scratch;
-  static std::shared_ptr<Scratch> MakeScratch(const BeagleModel& model, const SharedParts& target);
+  static std::shared_ptr<DraftLane> MakeLane(const BeagleModel& model, const SharedParts& target) {
+    return StateBlock::MakeLane(target, model.layer, model.head);
+  }
 
-  // As a StateBlock's. `scratch`: of this model; null: its own.
-  BeagleForward(std::shared_ptr<const BeagleModel> model, const SharedParts& target,
-                std::shared_ptr<DraftKeys> keys, int capacity, std::shared_ptr<Scratch> scratch = nullptr);
+  // As a StateBlock's.
+  BeagleForward(std::shared_ptr<const BeagleModel> model, std::shared_ptr<DraftKeys> keys, int capacity,
+                std::shared_ptr<DraftLane> lane);
 
   // StateBlock's, of final hidden states.
   Status Follow(std::span<const int32_t> committed) { return block_.Follow(committed); }

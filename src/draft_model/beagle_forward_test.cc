@@ -34,7 +34,8 @@ struct BeagleRig {
                              .v_type = CacheType::kF32,
                              .n_kv_head = heads.n_kv_head,
                              .head_dim = heads.head_dim};
-    return BeagleForward(model, tiny.parts(), std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 1000);
+    return BeagleForward(model, std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 1000,
+                         BeagleForward::MakeLane(*model, tiny.parts()));
   }
 
   // States of positions [first, first + n): a function of the position alone.
@@ -71,7 +72,7 @@ struct BeagleRig {
     std::vector<std::vector<float>> logits;
     const auto vocab = Z(tiny.spec.n_vocab);
     for (size_t i = 0; i < rows.size(); ++i) {
-      const float* from = forward.block().logits() + i * vocab;
+      const float* from = forward.block().lane().logits() + i * vocab;
       logits.emplace_back(from, from + vocab);
     }
     return logits;

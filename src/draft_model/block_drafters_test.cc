@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "decode/batch_decoder.h"
 #include "decode/testing/one_sequence.h"
-#include "draft/draft_memory.h"
+#include "draft/drafter_entry.h"
 #include "draft/testing/trees.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/exit.h"

@@ -137,12 +137,6 @@ void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts) {
   std::ranges::move(more, std::back_inserter(*parts));
 }
 
-InputForms InputFormsOf(std::initializer_list<const kernels::PackedWeights*> matrices) {
-  InputForms forms;
-  for (const kernels::PackedWeights* w : matrices) forms.Add(w->matrix());
-  return forms;
-}
-
 std::vector<DraftPart> DraftAttention::Parts(const BlockShape& shape, const std::string& prefix, int64_t n_in,
                                              DraftRows rotated) {
   constexpr bool kOptional = false;
@@ -156,34 +150,11 @@ std::vector<DraftPart> DraftAttention::Parts(const BlockShape& shape, const std:
           {prefix + "v_proj.bias", kv, 1, nullptr, &v_bias, DraftRows::kAsStored, kOptional}};
 }
 
-AttentionWeights DraftAttention::weights(std::span<const float> norm) const {
-  return {.norm = norm,
-          .q = &q.matrix(),
-          .k = &k.matrix(),
-          .v = &v.matrix(),
-          .output = &o.matrix(),
-          .q_bias = q_bias,
-          .k_bias = k_bias,
-          .v_bias = v_bias};
-}
-
-AttentionWeights DraftAttention::queries(std::span<const float> norm) const {
-  return {.norm = norm, .q = &q.matrix(), .output = &o.matrix(), .q_bias = q_bias};
-}
-
-AttentionWeights DraftAttention::keys(std::span<const float> norm) const {
-  return {.norm = norm, .k = &k.matrix(), .v = &v.matrix(), .k_bias = k_bias, .v_bias = v_bias};
-}
-
 std::vector<DraftPart> DraftMlp::Parts(const BlockShape& shape, const std::string& prefix) {
   const int64_t d = shape.n_embd, ff = shape.n_ff;
   return {{prefix + "gate_proj.weight", d, ff, &gate},
           {prefix + "up_proj.weight", d, ff, &up},
           {prefix + "down_proj.weight", ff, d, &down}};
-}
-
-MlpWeights DraftMlp::weights(std::span<const float> norm) const {
-  return {.norm = norm, .gate = &gate.matrix(), .up = &up.matrix(), .down = &down.matrix()};
 }
 
 std::vector<DraftPart> DraftLayer::Parts(const std::string& prefix, const std::string& attention_name) {
@@ -196,9 +167,8 @@ std::vector<DraftPart> DraftLayer::Parts(const std::string& prefix, const std::s
   return parts;
 }
 
-InputForms DraftLayer::forms() const {
-  return InputFormsOf(
-      {&attention.q, &attention.k, &attention.v, &attention.o, &mlp.gate, &mlp.up, &mlp.down});
+std::vector<const DraftMatrix*> DraftLayer::matrices() const {
+  return {&attention.q, &attention.k, &attention.v, &attention.o, &mlp.gate, &mlp.up, &mlp.down};
 }
 
 Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,

@@ -4,8 +4,6 @@
 // does not share the target's. What its configuration does not say is as the target has it.
 #pragma once
 
-#include <initializer_list>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,12 +12,8 @@
 #include "attention/kv_span.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_weights.h"
-#include "kernels/packing.h"
-#include "kv/rotary.h"
 #include "longspec/status.h"
 #include "model/block.h"
-#include "model/shared_parts.h"
-#include "model/transformer.h"
 #include "network/rope.h"
 
 namespace longspec {
@@ -47,31 +41,21 @@ KvLayout DraftCacheLayout(int n_kv_head, int head_dim, const KvLayout& target);
 
 // The weights of attention: projections of queries, keys, values and of the output. Biases may be absent.
 struct DraftAttention {
-  kernels::PackedWeights q, k, v, o;
+  DraftMatrix q, k, v, o;
   std::vector<float> q_bias, k_bias, v_bias;
 
   // PREFIXq_proj.weight and so on, of attention that reads `n_in` values. `rotated`: how rows of queries and
   // keys are ordered.
   std::vector<DraftPart> Parts(const BlockShape& shape, const std::string& prefix, int64_t n_in,
                                DraftRows rotated = DraftRows::kAsStored);
-
-  // What attention reads passes this norm, or none.
-  AttentionWeights weights(std::span<const float> norm = {}) const;
-  // Only queries are made; keys and values are there.
-  AttentionWeights queries(std::span<const float> norm) const;
-  // Only keys and values are made.
-  AttentionWeights keys(std::span<const float> norm = {}) const;
 };
 
 // The weights of an MLP: PREFIXgate_proj.weight and so on.
 struct DraftMlp {
-  kernels::PackedWeights gate, up, down;
+  DraftMatrix gate, up, down;
 
   std::vector<DraftPart> Parts(const BlockShape& shape, const std::string& prefix);
-  MlpWeights weights(std::span<const float> norm) const;
 };
-
-InputForms InputFormsOf(std::initializer_list<const kernels::PackedWeights*> matrices);
 
 // The weights of a draft's own transformer block whose input is as wide as the target's residual stream:
 // attention and an MLP, each after a norm, under the names that Hugging Face gives them.
@@ -83,7 +67,7 @@ struct DraftLayer {
 
   // Its tensors: PREFIX.input_layernorm.weight, PREFIX.ATTENTION.q_proj.weight, ...
   std::vector<DraftPart> Parts(const std::string& prefix, const std::string& attention_name);
-  InputForms forms() const;
+  std::vector<const DraftMatrix*> matrices() const;
 };
 
 void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts);
@@ -92,15 +76,5 @@ void Append(std::vector<DraftPart> more, std::vector<DraftPart>* parts);
 // configuration.
 Result<DraftBlock> ReadDraftLayerBlock(const DraftCheckpoint& checkpoint, const ModelSizes& target,
                                        const std::string& prefix);
-
-// How keys of a model that rotates like this are turned, with the target's kernels.
-inline Rotary RotaryOf(const RopeConfig& config, const SharedParts& target) {
-  const auto rope = std::make_shared<const RopeTable>(config);
-  return {.kernels = target.lane.kernels,
-          .pairing = config.pairing,
-          .n_rot = rope->n_rot(),
-          .magnitude = rope->magnitude(),
-          .row = [rope](int position, float* cos_sin) { rope->Row(position, cos_sin); }};
-}
 
 }  // namespace longspec

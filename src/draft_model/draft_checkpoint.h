@@ -16,7 +16,6 @@
 #include "draft_model/config_keys.h"
 #include "formats/draft_names.h"
 #include "formats/gguf.h"
-#include "kernels/packing.h"
 #include "longspec/status.h"
 #include "tensor/tensor_view.h"
 
@@ -39,6 +38,8 @@ struct DraftConfig {
   double rope_beta_fast = 0.0, rope_beta_slow = 0.0;  // YaRN
 };
 
+struct DraftMatrix;  // draft_model/draft_weights.h
+
 enum class DraftHolds : uint8_t {
   kWeights,
   kTokens,  // I32 or I64: tokens, or offsets of tokens
@@ -54,9 +55,9 @@ enum class DraftRows : uint8_t { kAsStored, kAsTargetRotates };
 // becomes.
 struct DraftPart {
   std::string tensor;
-  int64_t n_in = 0;                          // 0: whoever reads it checks its shape
-  int64_t n_out = 1;                         // 1: a vector
-  kernels::PackedWeights* matrix = nullptr;  // where it goes; both null: only its shape is checked
+  int64_t n_in = 0;               // 0: whoever reads it checks its shape
+  int64_t n_out = 1;              // 1: a vector
+  DraftMatrix* matrix = nullptr;  // where it goes; both null: only its shape is checked
   std::vector<float>* vector = nullptr;
   DraftRows rows = DraftRows::kAsStored;
   bool required = true;  // a checkpoint without it is refused; one that is not required may be left out

@@ -8,8 +8,8 @@
 
 #include <filesystem>
 
-#include "draft/draft_memory.h"
 #include "draft/drafter.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/longspec_files.h"

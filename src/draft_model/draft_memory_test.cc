@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A draft takes the memory that was planned for it.
-#include "draft/draft_memory.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 
 #include "base/size.h"
 #include "draft/drafter.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/longspec.h"
 #include "draft_model/registry.h"
@@ -69,18 +68,19 @@ TEST_F(DraftMemoryTest, ALongspecDraftTakesWhatWasPlanned) {
       ASSERT_TRUE(plan.ok()) << plan.status().message();
       const auto model = models.Learned<LongspecModel>(path, weights, tiny_.parts());
       ASSERT_TRUE(model.ok()) << model.status().message();
-      const auto scratch = models.Scratch(
-          path, weights, [&] { return std::make_shared<LongspecForward::Scratch>(**model, tiny_.parts()); });
+      const auto lane =
+          models.Lane(path, weights, 0, [&] { return LongspecForward::MakeLane(**model, tiny_.parts()); });
       const size_t ring = Z(LongspecForward::RingChunks((*model)->window)) *
                           tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32).layer_bytes();
-      EXPECT_EQ(plan->fixed, (*model)->bytes() + ring +
-                                 LongspecForward::ScratchBytes((*model)->block, (*model)->head.matrix.n_out));
-      EXPECT_LE(scratch->bytes(), plan->fixed - (*model)->bytes());
+      EXPECT_EQ(plan->fixed,
+                (*model)->bytes() + ring +
+                    DraftLane::Bytes(LongspecForward::Size((*model)->block, (*model)->head.matrix.n_out())));
+      EXPECT_LE(lane->bytes(), plan->fixed - (*model)->bytes());
       EXPECT_EQ(plan->kv_chunk, 0U);
       // Made once for all sequences.
-      const auto again = models.Scratch(
-          path, weights, []() -> std::shared_ptr<LongspecForward::Scratch> { return nullptr; });
-      EXPECT_EQ(again, scratch);
+      const auto again =
+          models.Lane(path, weights, 0, []() -> std::shared_ptr<DraftLane> { return nullptr; });
+      EXPECT_EQ(again, lane);
       EXPECT_TRUE(of_models.insert(again.get()).second);
     }
   }

@@ -24,6 +24,8 @@
 
 namespace longspec {
 
+class DraftLane;
+
 class DraftModels {
  public:
   // The target's tokens (borrowed), by which drafts with a vocabulary of their own are checked.
@@ -75,13 +77,14 @@ class DraftModels {
     return KeysOf({.path = path, .extended = extended}, model.target->NewPool(layout, model.spec.n_layer, {}),
                   std::min(room_.context, static_cast<size_t>(positions / kKvChunk + 1)));
   }
-  // What the passes of that model work in, for all that draft with it: what make() makes, a shared_ptr of one
-  // type for each kind of model.
+  // Where the passes of that model run, for all that draft with it: what make() makes. `nth`: of several.
   template <typename Make>
-  auto Scratch(const std::string& path, const std::string& weights, const Make& make) -> decltype(make()) {
-    std::shared_ptr<void>& scratch = learned_.at({path, weights}).scratch;
-    if (scratch == nullptr) scratch = make();
-    return std::static_pointer_cast<typename decltype(make())::element_type>(scratch);
+  std::shared_ptr<DraftLane> Lane(const std::string& path, const std::string& weights, size_t nth,
+                                  const Make& make) {
+    std::vector<std::shared_ptr<DraftLane>>& lanes = learned_.at({path, weights}).lanes;
+    if (lanes.size() <= nth) lanes.resize(nth + 1);
+    if (lanes[nth] == nullptr) lanes[nth] = make();
+    return lanes[nth];
   }
   Result<std::shared_ptr<const LmModel>> Lm(const std::string& path, const SharedParts& target);
 
@@ -91,7 +94,7 @@ class DraftModels {
   struct LearnedModel {
     std::string_view kind;
     std::shared_ptr<const void> model;
-    std::shared_ptr<void> scratch = nullptr;  // null: not asked for yet
+    std::vector<std::shared_ptr<DraftLane>> lanes = {};  // null: not asked for yet
   };
   std::map<Key, LearnedModel> learned_;
   struct KeysKey {

@@ -100,8 +100,8 @@ class Loader {
     AlignedBuffer bytes(row_bytes * Z(tensor.n_rows()));
     tensor.data = bytes.data();
     tensor.n_bytes = bytes.size();
-    kernels::PackedWeights& to = *part.matrix;
-    to = kernels::PackedWeights(tensor, memory);
+    kernels::PackedWeights to(tensor, memory);
+    part.matrix->packed = to.matrix();
     const RowOrder order(part.rows, *target_.sizes);
     std::atomic<bool> finite{true};
     target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
@@ -275,13 +275,13 @@ Result<std::vector<int32_t>> ReadDraftVocab(const std::string& path, const Tenso
 
 Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
                      DraftHead* head) {
-  head->matrix = *target.output;
+  head->matrix = HeadOf(target);
   const TensorView* vocab = checkpoint.Find(kDraftVocabTensor);
   if (vocab == nullptr) return {};
   LS_ASSIGN(head->vocab, ReadDraftVocab(checkpoint.path, *vocab, target.sizes->n_vocab));
   const DType type = HeadType(checkpoint, FindDType(weights), target.head);
   if (type == target.head.dtype) {
-    head->matrix = GatherPackedRows(head->matrix, head->vocab, &head->memory);
+    head->matrix.packed = GatherPackedRows(*target.output, head->vocab, &head->memory);
     return {};
   }
   TensorView rows = target.head;
@@ -293,11 +293,10 @@ Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weigh
   rows.data = stored.data();
   rows.n_bytes = stored.size();
   head->memory = AlignedBuffer(DraftHeadBytes(checkpoint, weights, target.head));
-  kernels::PackedWeights packed;
-  LS_TRY(Loader(checkpoint, type, target).LoadMatrix(rows, {.matrix = &packed}, head->memory.data()));
-  head->matrix = packed.matrix();
-  return {};
+  return Loader(checkpoint, type, target).LoadMatrix(rows, {.matrix = &head->matrix}, head->memory.data());
 }
+
+DraftMatrix HeadOf(const SharedParts& target) { return {*target.output}; }
 
 uint64_t DraftHeadBytes(const DraftCheckpoint& checkpoint, const std::string& weights,
                         const TensorView& target_head) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A learned draft's tensors made ready for one target. The list of a kind's parts (draft_checkpoint.h) checks
-// the shapes, tells the bytes beforehand, and loads. Matrices are repacked, in one piece of memory; the LM
-// head is the target's, or some rows of it.
+// the shapes, tells the bytes beforehand, and loads. Matrices are repacked for the lane that multiplies them
+// (draft_lane.h), in one piece of memory; the LM head is the target's, or some rows of it.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,12 @@
 #include "model/shared_parts.h"
 
 namespace longspec {
+
+// A matrix where its lane multiplies it. Its memory is another's.
+struct DraftMatrix {
+  kernels::PackedMatrix packed;
+  int64_t n_out() const { return packed.n_out; }  // 0: there is none
+};
 
 // --- What fits. Refusals say "PATH: the draft model does not fit the target: WHAT DRAFT, the target has
 // TARGET".
@@ -53,10 +59,12 @@ Status LoadDraftParts(const DraftCheckpoint& checkpoint, std::span<const DraftPa
 // the draft's own matrices run in a block type, if that takes less: a draft's step is bound by the bytes that
 // it reads.
 struct DraftHead {
-  std::vector<int32_t> vocab;    // ascending: what row i stands for; empty: token i
-  AlignedBuffer memory;          // of a reduced head
-  kernels::PackedMatrix matrix;  // (n_out, n_embd)
+  std::vector<int32_t> vocab;  // ascending: what row i stands for; empty: token i
+  AlignedBuffer memory;        // of a reduced head
+  DraftMatrix matrix;          // (n_out, n_embd)
 };
+// The target's, whole.
+DraftMatrix HeadOf(const SharedParts& target);
 Status LoadDraftHead(const DraftCheckpoint& checkpoint, const std::string& weights, const SharedParts& target,
                      DraftHead* head);
 // What its memory will be. `target_head`: the target's output matrix.

@@ -13,14 +13,12 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "base/aligned_buffer.h"
 #include "draft/growing_drafter.h"
 #include "draft/tree_growth.h"
 #include "draft_model/draft_block.h"
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/draft_pass.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/learned_draft.h"
-#include "kernels/packing.h"
 #include "kv/kv_cache.h"
 #include "kv/kv_slots.h"
 #include "kv/reindexed_set.h"
@@ -45,17 +43,17 @@ struct EagleModel : LearnedModel {
   Taps taps;                          // its features: the final hidden state, or the outputs of layers
   int64_t n_logits = 0, n_vocab = 0;  // of a row of its head; of the target
 
-  kernels::PackedWeights fc;   // (n_embd, fc_inputs * n_embd)
+  DraftMatrix fc;              // (n_embd, fc_inputs * n_embd)
   std::vector<float> fc_bias;  // (n_embd), or empty
   DraftAttention attention;
   DraftMlp mlp;
   std::vector<float> mlp_norm;
 
-  // EAGLE-3. Empty in EAGLE. `head` is a view of its own, and of the tokens it has (empty: all).
+  // EAGLE-3. Empty in EAGLE. `head` is its own or the target's, and of the tokens it has (empty: all).
   std::vector<float> token_norm, feature_norm, output_norm;
   std::vector<float> fused_norm;    // "norm_before_fc": of what fc reads, (n_taps * n_embd); or empty
   bool residual_is_normed = false;  // "norm_before_residual": z = norm(g) + ...
-  kernels::PackedWeights own_head;
+  DraftMatrix own_head;
 
   bool is_eagle3() const { return !token_norm.empty(); }
   // Hidden states that make a feature.
@@ -119,32 +117,20 @@ struct EagleRows final : ForwardRows<EagleRows, EagleForward, EagleRow> {
 
 // Running an EAGLE draft model for one sequence: the keys and values of its committed slots, one layer in a
 // cache of its drafter's choice, and those of a tree's nodes beside them. A slot's keys depend on its own
-// input alone, so slots of a prompt are stored without attention. One thread; uses the target's team, which
-// must be free.
+// input alone, so slots of a prompt are stored without attention.
 class EagleForward {
  public:
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
-  struct Scratch : DraftScratch {
-    Scratch(const EagleModel& model, const SharedParts& target);
-    size_t bytes() const {
-      return DraftScratch::bytes() + attention.bytes() + features.size() + tokens.size() + joined.size();
-    }
-    AttentionPlan attention;
-    AlignedBuffer features;  // (rows, n_taps * n_embd), EAGLE: embeddings and features, (rows, 2 * n_embd)
-    AlignedBuffer tokens;    // (rows, n_embd): embeddings, EAGLE-3
-    AlignedBuffer joined;    // (rows, 2 * n_embd): what attention reads, EAGLE-3
-  };
-  static std::shared_ptr<Scratch> MakeScratch(const EagleModel& model, const SharedParts& target) {
-    return std::make_shared<Scratch>(model, target);
-  }
+  static LaneSize Size(const EagleModel& model, int64_t n_logits);
+  static std::shared_ptr<DraftLane> MakeLane(const EagleModel& model, const SharedParts& target);
 
   // `cache`: borrowed; of committed slots, one layer of DraftCacheLayout. They lie in order, whatever their
   // positions. Rows of a tree see those from `first_seen` on, or what `set` (borrowed) holds of them, if
-  // there is one. `scratch`: of this model; null: its own.
-  EagleForward(std::shared_ptr<const EagleModel> model, const SharedParts& target, KvCache* cache,
-               int first_seen, std::shared_ptr<Scratch> scratch = nullptr, const ReindexedSet* set = nullptr);
+  // there is one.
+  EagleForward(std::shared_ptr<const EagleModel> model, KvCache* cache, int first_seen,
+               std::shared_ptr<DraftLane> lane, const ReindexedSet* set = nullptr);
 
   // Stores the keys and values of committed slots that follow.
   Status Append(std::span<const EagleRow> rows);
@@ -157,12 +143,10 @@ class EagleForward {
   const EagleModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
-  const float* logits() const { return scratch_->logits.as<float>(); }
-  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
+  const float* logits() const { return lane_->logits(); }
+  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out()); }
 
   size_t bytes() const;  // without the cache
-  // Scratch::bytes(), for one thread.
-  static size_t ScratchBytes(const EagleModel& model, int64_t n_logits);
 
  private:
   friend EagleRows::ForwardRows;
@@ -171,18 +155,14 @@ class EagleForward {
   int width() const { return model_->block.shape.n_embd; }
 
   Status Embed(std::span<const EagleRow> rows, bool drafted);
-  // EAGLE-3's norm of what fc reads, in place, if it has one.
-  void NormaliseFused(ThreadTeam::Worker& worker, float* features, int width) const;
-  AttentionInput Compose(ThreadTeam::Worker& worker, bool drafted);
+  DraftPass::Input Compose(DraftPass& pass, bool drafted);
   using Piece = RowPiece<EagleRows>;
 
   Status RunPass(std::span<const Piece> pieces);
   void PlanAttention(std::span<const Piece> pieces);
   AttentionSegment ViewRows(std::span<const EagleRow> rows);
-  void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
 
   const std::shared_ptr<const EagleModel> model_;
-  const SharedParts target_;
   const RopeTable rope_;
   KvCache* const cache_;
   const int first_seen_;
@@ -198,9 +178,7 @@ class EagleForward {
   std::vector<AttentionSegment> segments_;
   std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> places_;
-  const std::shared_ptr<Scratch> scratch_;
-  AttentionPlan& attention_ = scratch_->attention;
-  Workspace& work_ = scratch_->work;
+  const std::shared_ptr<DraftLane> lane_;
 };
 
 }  // namespace longspec

@@ -304,7 +304,7 @@ TEST(Eagle3Forward, TheResidualIsTheFcOutputAndOutputsSkipFc) {
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
   const auto cache = MakeFullCache(layout, 1, 100);
-  EagleForward forward(*model, eagle.tiny.parts(), cache.get(), 1);
+  EagleForward forward(*model, cache.get(), 1, EagleForward::MakeLane(**model, eagle.tiny.parts()));
   std::vector<float> features(3 * d);
   for (size_t i = 0; i < features.size(); ++i) features[i] = std::sin(static_cast<float>(i));
   const std::vector<int32_t> path = {0}, second = {0, 1};
@@ -342,7 +342,7 @@ TEST(Eagle3Forward, TheTokenComesFirst) {
   const KvLayout layout = {
       .k_type = CacheType::kF32, .v_type = CacheType::kF32, .n_kv_head = 1, .head_dim = 32};
   const auto cache = MakeFullCache(layout, 1, 100);
-  EagleForward forward(*model, eagle.tiny.parts(), cache.get(), 1);
+  EagleForward forward(*model, cache.get(), 1, EagleForward::MakeLane(**model, eagle.tiny.parts()));
   const std::vector<float> feature(64, 0.5F);
   const std::vector<int32_t> path = {0};
   std::vector<std::vector<TokenScore>> next;

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "draft/draft_memory.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/eagle.h"
 #include "draft_model/registry.h"
@@ -59,7 +59,7 @@ TEST_F(EagleModelTest, BothFormsLoadInEveryType) {
   const auto model = Eagle3Model::Load(*checkpoint, "", tiny_.parts());
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_THAT((*model)->head.vocab, ElementsAre(5, 9, 300));
-  EXPECT_EQ((*model)->head.matrix.n_out, 3);
+  EXPECT_EQ((*model)->head.matrix.n_out(), 3);
   EXPECT_THAT((*model)->taps.hidden_layers, ElementsAre(0, 1, 3));
   EXPECT_FALSE((*model)->taps.final_hidden);
   EXPECT_EQ((*model)->block.shape.n_head, 2);

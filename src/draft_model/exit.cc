@@ -102,21 +102,18 @@ class ExitForward {
  public:
   static constexpr int kMaxRows = StateBlock::kMaxRows;
 
-  using Scratch = StateBlock::Scratch;
-  static std::shared_ptr<Scratch> MakeScratch(const ExitModel& model, const SharedParts& target) {
-    InputForms forms = model.layer.forms();
-    forms.Add(model.head.matrix);
-    if (model.reads_feature) forms.Add(model.feature.matrix());
-    return std::make_shared<Scratch>(target, model.layer.block, forms, model.head.matrix.n_out);
+  static std::shared_ptr<DraftLane> MakeLane(const ExitModel& model, const SharedParts& target) {
+    return StateBlock::MakeLane(target, model.layer, model.head,
+                                model.reads_feature ? &model.feature : nullptr);
   }
 
   ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,
-              std::shared_ptr<DraftKeys> keys, std::shared_ptr<Scratch> scratch)
+              std::shared_ptr<DraftKeys> keys, std::shared_ptr<DraftLane> lane)
       : model_(std::move(model)),
         target_(target),
         cache_(cache),
-        block_(*target.shared_parts(), model_->layer.block, std::move(keys), cache.capacity(),
-               std::move(scratch), /*sees_first=*/!model_->reads_feature),
+        block_(model_->layer.block, std::move(keys), cache.capacity(), std::move(lane),
+               /*sees_first=*/!model_->reads_feature),
         prefix_(target.NewPrefix(cache.Span(0).layout, model_->exit_layer + 1)),
         feature_(model_->reads_feature ? Z(width()) : 0) {}
 
@@ -133,14 +130,13 @@ class ExitForward {
   Status Read(CommittedRows rows) {
     prefix_->Clear(0);
     if (rows.output == nullptr || rows.rows.empty()) return {};
-    const AttentionWeights keys = model_->layer.attention.keys(model_->layer.attention_norm);
+    const DraftLayer& layer = model_->layer;
     const StateRows& states = rows.output->hidden[0];
-    if (!model_->reads_feature) return block_.Read(rows, states, keys);
+    if (!model_->reads_feature) return block_.Read(rows, states, layer.attention, layer.attention_norm);
     const StateRows& finals = rows.output->final_hidden;
     const StateRows newest = finals.From(rows.rows.back(), 1);
     const int last = rows.first + static_cast<int>(rows.rows.size()) - 1;
-    StateBefore before = {
-        .w = &model_->feature.matrix(), .first = {feature_.data(), 1, width()}, .states = finals};
+    StateBefore before = {.w = &model_->feature, .first = {feature_.data(), 1, width()}, .states = finals};
     if (rows.first == 0) {
       std::ranges::fill(feature_, 0.0F);
     } else if (rows.first != last_ + 1) {  // what comes before it is not known: it was read once, or is not
@@ -148,7 +144,7 @@ class ExitForward {
       rows.rows = rows.rows.subspan(1);
       ++rows.first;
     }
-    LS_TRY(block_.Read(rows, states, keys, before));
+    LS_TRY(block_.Read(rows, states, layer.attention, layer.attention_norm, before));
     newest.Copy(feature_.data());
     last_ = last;
     return {};
@@ -200,7 +196,7 @@ class ExitForward {
   void AddInputs(ExitForward* pass, int* r) {
     const auto d = Z(width());
     const auto n = static_cast<int>(tokens_.size());
-    prefix_->hidden().From(prefix_->n_rows() - n, n).Copy(pass->block_.x(*r));
+    prefix_->hidden().From(prefix_->n_rows() - n, n).Copy(pass->block_.lane().x(*r));
     *r += n;
     for (size_t i = 0; i < tokens_.size() && model_->reads_feature; ++i) {
       const float* before = parents_[i] < 0 ? feature_.data() : outputs_.data() + Z(parents_[i]) * d;
@@ -210,7 +206,7 @@ class ExitForward {
   // For the rows below them.
   void KeepOutputs(const ExitForward& pass, int* r) {
     for (size_t i = 0; i < tokens_.size() && model_->reads_feature; ++i) {
-      const float* output = pass.block_.normed((*r)++);
+      const float* output = pass.block_.lane().normed((*r)++);
       outputs_.insert(outputs_.end(), output, output + width());
     }
   }
@@ -228,11 +224,16 @@ class ExitForward {
     for (const auto& piece : pieces) piece.of->forward->AddInputs(this, &r);
     next_.resize(Z(r));
     const int k = MostWanted(pieces);
-    block_.target().lane.team->Run([&](ThreadTeam::Worker& worker) {
-      if (model_->reads_feature) block_.AddProduct(worker, model_->feature.matrix(), inputs_.data());
-      block_.Attend(worker, model_->layer.attention.weights(model_->layer.attention_norm));
-      block_.RunMlp(worker, model_->layer.mlp.weights(model_->layer.mlp_norm));
-      block_.Top(worker, model_->output_norm, model_->head, k, next_);
+    float* const x = block_.lane().x();
+    const DraftLayer& layer = model_->layer;
+    block_.lane().Run(r, [&](DraftPass& pass) {
+      if (model_->reads_feature) {
+        pass.Multiply(model_->feature, pass.Of(inputs_.data(), width()), x, /*add=*/true);
+      }
+      pass.AddAttention(pass.Norm(x, layer.attention_norm), layer.attention, block_.places(),
+                        block_.attention());
+      pass.AddMlp(layer.mlp, layer.mlp_norm);
+      pass.Top(pass.Norm(x, model_->output_norm), model_->head, k, next_);
     });
     r = 0;
     for (const auto& piece : pieces) piece.of->forward->KeepOutputs(*this, &r);
@@ -265,12 +266,11 @@ MeetingRows::Key ExitRows::key() const { return {.model = forward->model()}; }
 class ExitDrafter final : public GrowingDrafter {
  public:
   ExitDrafter(const std::shared_ptr<const ExitModel>& model, TreeShape shape, Target& target,
-              const KvCache& cache, std::shared_ptr<DraftKeys> keys,
-              std::shared_ptr<ExitForward::Scratch> scratch)
+              const KvCache& cache, std::shared_ptr<DraftKeys> keys, std::shared_ptr<DraftLane> lane)
       : GrowingDrafter(std::move(shape)),
         cache_(cache),
         range_(model->path, model->trained_positions),
-        forward_(model, target, cache, std::move(keys), std::move(scratch)) {}
+        forward_(model, target, cache, std::move(keys), std::move(lane)) {}
 
   std::string_view name() const override { return ExitModel::kKind; }
   bool uses_dice() const override { return true; }
@@ -329,9 +329,9 @@ class ExitDrafter final : public GrowingDrafter {
 DrafterResult MakeExit(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<ExitModel>(options, context, "beam", [&](auto model, TreeShape shape) {
     auto keys = LearnedKeys(options, context, model->layer.block);
-    auto scratch = LearnedScratch<ExitForward>(options, context, *model);
+    auto lane = LearnedLane<ExitForward>(options, context, *model);
     return std::make_unique<ExitDrafter>(std::move(model), std::move(shape), *context.target, *context.cache,
-                                         std::move(keys), std::move(scratch));
+                                         std::move(keys), std::move(lane));
   });
 }
 

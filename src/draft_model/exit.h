@@ -26,7 +26,7 @@ struct ExitModel : LoadedFromFile<ExitModel> {
   int exit_layer = 0;  // after which it reads, 0-based ("longspec_exit_layer")
   DraftLayer layer;
   bool reads_feature = false;
-  kernels::PackedWeights feature;  // (n_embd, n_embd)
+  DraftMatrix feature;  // (n_embd, n_embd)
   std::vector<float> output_norm;
 };
 

@@ -16,10 +16,10 @@
 #include "base/aligned_buffer.h"
 #include "base/check.h"
 #include "base/status_macros.h"
-#include "draft/draft_memory.h"
 #include "draft/drafter_entry.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_block.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/draft_weights.h"
 #include "draft_model/state_block.h"
@@ -158,7 +158,10 @@ constexpr DrafterEntry LearnedEntry(DrafterEntry own) {
 
 // The activations and the one layer of keys and values of a StateBlock.
 inline DraftMemory StateBlockMemory(const DraftBlock& block, const TargetFacts& target, int64_t n_logits) {
-  DraftMemory memory = {.fixed = StateBlock::ScratchBytes(block, n_logits)};
+  // And as many states that wait.
+  const uint64_t states = uint64_t{StateBlock::kMaxRows} * static_cast<uint64_t>(block.shape.n_embd);
+  DraftMemory memory = {.fixed =
+                            DraftLane::Bytes(StateBlock::Size(block, n_logits)) + states * sizeof(float)};
   memory.kv_chunk = memory.kept_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
   return memory;
@@ -172,13 +175,13 @@ inline std::shared_ptr<DraftKeys> LearnedKeys(const SpeculationOptions& options,
   return context.models->Keys(options.draft_model, options.draft_weights, layout);
 }
 
-// What the passes of a model work in that these options name, which is loaded. Forward: a class with
-// MakeScratch(model, target). Throws std::bad_alloc.
+// Where the passes of a model run that these options name, which is loaded. Forward: a class with
+// MakeLane(model, target). `nth`: of several that a model has. Throws std::bad_alloc.
 template <typename Forward, typename Model>
-auto LearnedScratch(const SpeculationOptions& options, const DraftContext& context, const Model& model) {
-  return context.models->Scratch(options.draft_model, options.draft_weights, [&] {
-    return Forward::MakeScratch(model, *context.target->shared_parts());
-  });
+std::shared_ptr<DraftLane> LearnedLane(const SpeculationOptions& options, const DraftContext& context,
+                                       const Model& model, size_t nth = 0) {
+  return context.models->Lane(options.draft_model, options.draft_weights, nth,
+                              [&] { return Forward::MakeLane(model, *context.target->shared_parts()); });
 }
 
 // make(std::shared_ptr<const Model>, TreeShape) returns a std::unique_ptr of a drafter, and may throw

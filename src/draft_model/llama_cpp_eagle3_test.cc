@@ -6,10 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <vector>
 
 #include "draft/testing/table_model.h"
+#include "draft_model/eagle.h"
 #include "draft_model/testing/eagle_scene.h"
 #include "formats/gguf_writer.h"
 

@@ -24,7 +24,7 @@
 #include "draft/growing_drafter.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
-#include "draft_model/draft_block.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/lm_model.h"
 #include "draft_model/registry.h"
@@ -114,13 +114,13 @@ LmCaches MakeCaches(const LmModel& model, const DraftContext& context, const Spe
 
 // After the rows in `wanted`, places among them, the k most probable tokens go to `next`. All borrowed.
 struct LmRows final : TargetRows {
-  LmRows(const LmModel& of, const kernels::KernelTable* table)
+  LmRows(const LmModel& of, const SharedParts& target)
       : TargetRows(of.target.get(), Z(kLmMaxRows)),
-        kernels(table),
+        lent(target),
         n_proposed(of.vocab.empty() ? std::min(of.spec.n_logits, of.n_shared) : of.spec.n_logits),
         vocab(of.vocab) {}
 
-  const kernels::KernelTable* kernels;
+  const SharedParts& lent;
   int n_proposed;                  // of its logits, the first ones
   std::span<const int32_t> vocab;  // as LmModel's
   std::span<const int32_t> wanted;
@@ -132,7 +132,7 @@ struct LmRows final : TargetRows {
     const int n_rows = static_cast<int>(segment.tokens.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const LogitRow row = output.logits[wanted[i] - (n_rows - output.logits.size())];
-      row.MostProbable(*kernels, n_proposed, k, vocab, next[i]);
+      TopOfRow(lent, row, n_proposed, k, vocab, next[i]);
     }
   }
 };
@@ -323,7 +323,7 @@ class LmDrafter final : public GrowingDrafter {
   }
 
   LmRows Rows(std::span<const int32_t> tokens, KvTransaction* rows) const {
-    LmRows all(*model_, target_.lane.kernels);
+    LmRows all(*model_, target_);
     all.segment = {.tokens = tokens, .kv = rows};
     return all;
   }

@@ -19,7 +19,6 @@
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/draft_pass.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
 #include "draft_model/state_block.h"
@@ -42,13 +41,6 @@ Result<int> ReadWindow(const DraftCheckpoint& checkpoint) {
                        std::to_string(kMaxLongspecWindow) + " are supported");
   }
   return window > 0 ? window : LongspecModel().window;
-}
-
-InputForms FormsOf(const LongspecModel& m) {
-  InputForms forms = InputFormsOf({&m.self.q, &m.self.k, &m.self.v, &m.self.o, &m.cross.q, &m.cross.o,
-                                   &m.mlp.gate, &m.mlp.up, &m.mlp.down});
-  forms.Add(m.head.matrix);
-  return forms;
 }
 
 }  // namespace
@@ -105,44 +97,44 @@ DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts&
   } else if (target.is_on_card) {
     plan.kv_chunk = target.cache.layer_bytes();
   }
-  plan.fixed += LongspecForward::ScratchBytes(block, n_logits) +
+  plan.fixed += DraftLane::Bytes(LongspecForward::Size(block, n_logits)) +
                 Z(LongspecForward::RingChunks(window)) * target.cache.layer_bytes();
   return plan;
 }
 
-LongspecForward::Scratch::Scratch(const LongspecModel& model, const SharedParts& target)
-    : DraftScratch(target, model.block.shape, FormsOf(model), kMaxRows, model.head.matrix.n_out),
-      self(target.lane.kernels, target.sizes->attention(), target.lane.team->size(), kLongspecStateBytes),
-      cross(target.lane.kernels, target.sizes->attention(), target.lane.team->size(), kLongspecStateBytes) {}
+std::shared_ptr<DraftLane> LongspecForward::MakeLane(const LongspecModel& m, const SharedParts& target) {
+  const std::vector<const DraftMatrix*> matrices = {&m.self.q,   &m.self.k,     &m.self.v,   &m.self.o,
+                                                    &m.cross.q,  &m.cross.o,    &m.mlp.gate, &m.mlp.up,
+                                                    &m.mlp.down, &m.head.matrix};
+  return std::make_shared<DraftLane>(target, Size(m.block, m.head.matrix.n_out()), matrices);
+}
 
-LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
-                                 const KvLayout& layout, std::shared_ptr<Scratch> scratch)
+LaneSize LongspecForward::Size(const DraftBlock& block, int64_t n_logits) {
+  const LaneSize::Attending one = {.shape = block.attention(), .state_bytes = kLongspecStateBytes};
+  return {.shape = block.shape, .max_rows = kMaxRows, .n_logits = n_logits, .attentions = {one, one}};
+}
+
+LongspecForward::LongspecForward(std::shared_ptr<const LongspecModel> model, const KvLayout& layout,
+                                 std::shared_ptr<DraftLane> lane)
     : model_(std::move(model)),
-      target_(target),
-      rope_(target.sizes->rope),
+      rope_(model_->block.rope),
       n_ring_chunks_(RingChunks(model_->window)),
       ring_(MakeHostPool(layout, 1)),
       tree_(MakeHostPool(layout, 1)),
-      scratch_(scratch != nullptr ? std::move(scratch) : std::make_shared<Scratch>(*model_, target)) {
+      lane_(std::move(lane)) {
   ring_.Reserve(n_ring_chunks() * kKvChunk);
   ring_writer_ = ring_.writer();
 }
 
-size_t LongspecForward::bytes() const { return ring_.bytes() + tree_.bytes() + scratch_->bytes(); }
-
-size_t LongspecForward::ScratchBytes(const DraftBlock& block, int64_t n_logits) {
-  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, kAllInputForms) + Z(n_logits) * sizeof(float)) +
-         2 * kLongspecStateBytes;
-}
+size_t LongspecForward::bytes() const { return ring_.bytes() + tree_.bytes() + lane_->bytes(); }
 
 // The rows of a pass: their embeddings and rotary angles.
 Status LongspecForward::Embed(std::span<const LongspecRow> rows) {
   LS_CHECK(!rows.empty() && rows.size() <= Z(kMaxRows));
   rows_.assign(rows.begin(), rows.end());
-  const ModelSizes& c = *target_.sizes;
-  for (size_t r = 0; r < rows_.size(); ++r) {
-    LS_TRY(target_.Embed(rows_[r].token, work_.x.as<float>() + r * Z(c.n_embd)));
-    rope_.Row(rows_[r].position, work_.Angles(0, static_cast<int>(r)));
+  for (int r = 0; r < n_rows(); ++r) {
+    LS_TRY(lane_->Embed(rows_[Z(r)].token, lane_->x(r)));
+    lane_->SetAngles(r, rope_, rows_[Z(r)].position);
   }
   return {};
 }
@@ -161,8 +153,8 @@ Result<int> LongspecForward::Extend(std::span<const int32_t> committed) {
     LS_TRY(Embed(rows));
     self_places_.clear();
     PlaceKeys(rows, &self_places_);
-    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-      StoreKeys(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0);
+    lane_->Run(n_rows(), [&](DraftPass& pass) {
+      pass.StoreKeys(pass.Norm(lane_->x(), model_->self_norm), model_->self, self_places_);
     });
   }
   ring_end_ = end;
@@ -183,11 +175,14 @@ Status LongspecForward::RunPass(std::span<const Piece> pieces) {
   PlanAttention(pieces);
   next_.resize(rows.size());
   const int k = MostWanted(pieces);
-  target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-    AddAttention(worker, work_, model_->self.weights(model_->self_norm), self_places_, 0, self_);
-    AddAttention(worker, work_, model_->cross.queries(model_->cross_norm), cross_places_, 0, cross_);
-    AddMlp(worker, work_, model_->mlp.weights(model_->mlp_norm), n_rows());
-    Head(worker, k, next_);
+  const LongspecModel& m = *model_;
+  float* const x = lane_->x();
+  lane_->Run(n_rows(), [&](DraftPass& pass) {
+    pass.AddAttention(pass.Norm(x, m.self_norm), m.self, self_places_, self_);
+    pass.AddCrossAttention(pass.Norm(x, m.cross_norm), m.cross, cross_places_, cross_);
+    pass.AddMlp(m.mlp, m.mlp_norm);
+    // The residual stream meets the head as it is: no final norm, neither the draft's nor the target's.
+    pass.Top(pass.Of(x, m.block.shape.n_embd), m.head, k, next_);
   });
   HandOut(pieces, std::span(next_));
   return {};
@@ -245,44 +240,23 @@ void LongspecForward::PlaceKeys(std::span<const LongspecRow> rows, std::vector<R
   }
 }
 
-// The residual stream meets the head as it is: no final norm, neither the draft's nor the target's.
-void LongspecForward::Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next) {
-  const float* x = work_.x.as<float>();
-  Convert(worker, work_, x, target_.sizes->n_embd, n_rows());
-  worker.Barrier();
-  TopOfHead(worker, work_, model_->head, x, n_rows(), scratch_->logits.as<float>(), k, next);
-}
-
 namespace {
 
 class LongspecDrafter final : public GrowingDrafter {
  public:
-  struct Scratch {
-    Scratch(const LongspecModel& model, const SharedParts& target) : forward(model, target) {
-      if (!model.own_keys) return;
-      own_keys = std::make_shared<StateBlock::Scratch>(
-          target, model.block, InputFormsOf({&model.cross.k, &model.cross.v}), kNoHead);
-    }
-    LongspecForward::Scratch forward;
-    std::shared_ptr<StateBlock::Scratch> own_keys;  // null: it has none
-  };
-  static std::shared_ptr<Scratch> MakeScratch(const LongspecModel& model, const SharedParts& target) {
-    return std::make_shared<Scratch>(model, target);
-  }
-
-  // `states`: of a draft with keys of its own.
-  LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, const SharedParts& target,
-                  const KvCache* cache, std::shared_ptr<DraftKeys> keys,
-                  const std::shared_ptr<Scratch>& scratch)
+  // `keys` and their lane: of a draft with keys of its own.
+  LongspecDrafter(std::shared_ptr<const LongspecModel> model, TreeShape shape, int n_layers,
+                  const KvCache* cache, std::shared_ptr<DraftLane> lane, std::shared_ptr<DraftKeys> keys,
+                  std::shared_ptr<DraftLane> lane_of_keys)
       : GrowingDrafter(std::move(shape)),
         model_(std::move(model)),
         cache_(cache),
         range_(model_->path, model_->trained_positions),
-        forward_(model_, target, cache->Span(0).layout, {scratch, &scratch->forward}) {
+        forward_(model_, cache->Span(0).layout, std::move(lane)) {
     if (model_->own_keys) {
-      own_keys_.emplace(target, model_->block, std::move(keys), cache->capacity(), scratch->own_keys);
+      own_keys_.emplace(model_->block, std::move(keys), cache->capacity(), std::move(lane_of_keys));
     } else {
-      last_layer_ = cache->mover().NewLayerView(cache->Span(0).layout, target.sizes->n_layer - 1);
+      last_layer_ = cache->mover().NewLayerView(cache->Span(0).layout, n_layers - 1);
     }
   }
 
@@ -300,7 +274,7 @@ class LongspecDrafter final : public GrowingDrafter {
   // Its tokens are read from the sequence when the next tree is grown.
   Status Read(const CommittedRows& rows) override {
     if (!own_keys_ || rows.output == nullptr) return {};
-    return own_keys_->Read(rows, rows.output->final_hidden, model_->cross.keys());
+    return own_keys_->Read(rows, rows.output->final_hidden, model_->cross, /*norm=*/{});
   }
 
   size_t bytes() const override {
@@ -326,8 +300,6 @@ class LongspecDrafter final : public GrowingDrafter {
     n_slots_ = 0;
     return left;
   }
-
-  static constexpr int64_t kNoHead = 0;  // of the block that keeps keys: it only makes them
 
   KvSpan Keys() const { return own_keys_ ? own_keys_->kept() : last_layer_->span(); }
 
@@ -363,6 +335,15 @@ class LongspecDrafter final : public GrowingDrafter {
   std::vector<LongspecRow> rows_;
 };
 
+// Where keys of a draft's own are made: nothing else is of them.
+struct OwnKeys {
+  static std::shared_ptr<DraftLane> MakeLane(const LongspecModel& model, const SharedParts& target) {
+    constexpr int64_t kNoHead = 0;
+    return std::make_shared<DraftLane>(target, StateBlock::Size(model.block, kNoHead),
+                                       std::vector<const DraftMatrix*>{&model.cross.k, &model.cross.v});
+  }
+};
+
 DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext& context) {
   LS_CHECK(context.cache != nullptr);
   if (context.cache->exactness() != Exactness::kLossless) {
@@ -370,12 +351,16 @@ DrafterResult MakeLongspec(const SpeculationOptions& options, const DraftContext
                        ": reads the target's whole cache, and this one keeps a part");
   }
   return MakeLearned<LongspecModel>(options, context, "beam", [&](auto model, TreeShape shape) {
-    const SharedParts& target = *context.target->shared_parts();
+    auto lane = LearnedLane<LongspecForward>(options, context, *model);
     std::shared_ptr<DraftKeys> keys;
-    if (model->own_keys) keys = LearnedKeys(options, context, model->block);
-    const auto scratch = LearnedScratch<LongspecDrafter>(options, context, *model);
-    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape), target, context.cache,
-                                             std::move(keys), scratch);
+    std::shared_ptr<DraftLane> lane_of_keys;
+    if (model->own_keys) {
+      keys = LearnedKeys(options, context, model->block);
+      lane_of_keys = LearnedLane<OwnKeys>(options, context, *model, /*nth=*/1);
+    }
+    return std::make_unique<LongspecDrafter>(std::move(model), std::move(shape),
+                                             context.target->shared_parts()->sizes->n_layer, context.cache,
+                                             std::move(lane), std::move(keys), std::move(lane_of_keys));
   });
 }
 

@@ -13,7 +13,7 @@
 #include "draft/growing_drafter.h"
 #include "draft/tree_growth.h"
 #include "draft_model/draft_block.h"
-#include "draft_model/draft_pass.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/learned_draft.h"
 #include "kv/kv_slots.h"
 #include "model/block.h"
@@ -68,23 +68,18 @@ struct LongspecRows final : ForwardRows<LongspecRows, LongspecForward, LongspecR
 // Running it for one sequence. A token's own keys and values depend on the token and its position only, so
 // those of committed tokens are kept in a ring as long as the window, computed from the tokens alone whenever
 // they are missing; those of a tree's nodes are kept beside it until the next tree. Cross-attention reads the
-// target's last layer, which its drafter sees (kv/layer_view.h). Memory does not depend on the context. One
-// thread; uses the target's team, which must be free.
+// target's last layer, which its drafter sees (kv/layer_view.h). Memory does not depend on the context.
 class LongspecForward {
  public:
   // Rows of one pass; more are run in parts.
   static constexpr int kMaxRows = 32;
 
-  struct Scratch : DraftScratch {
-    Scratch(const LongspecModel& model, const SharedParts& target);
-    size_t bytes() const { return DraftScratch::bytes() + self.bytes() + cross.bytes(); }
-    AttentionPlan self, cross;
-  };
+  static LaneSize Size(const DraftBlock& block, int64_t n_logits);
+  static std::shared_ptr<DraftLane> MakeLane(const LongspecModel& model, const SharedParts& target);
 
-  // Keys and values are kept in the types of `layout`, the target cache's. `scratch`: of this model; null:
-  // its own.
-  LongspecForward(std::shared_ptr<const LongspecModel> model, const SharedParts& target,
-                  const KvLayout& layout, std::shared_ptr<Scratch> scratch = nullptr);
+  // Keys and values are kept in the types of `layout`, the target cache's.
+  LongspecForward(std::shared_ptr<const LongspecModel> model, const KvLayout& layout,
+                  std::shared_ptr<DraftLane> lane);
 
   // Forgets the sequence.
   void Reset() { ring_end_ = 0; }
@@ -101,8 +96,8 @@ class LongspecForward {
   const LongspecModel* model() const { return model_.get(); }
 
   // For tests: the logits of the last pass, (rows of it, n_logits).
-  const float* logits() const { return scratch_->logits.as<float>(); }
-  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out); }
+  const float* logits() const { return lane_->logits(); }
+  int n_logits() const { return static_cast<int>(model_->head.matrix.n_out()); }
   // The keys and values of committed tokens; those of position p lie in chunk p / 256 round the ring.
   KvSpan ring() const { return ring_.span(); }
   int n_ring_chunks() const { return n_ring_chunks_; }
@@ -110,8 +105,6 @@ class LongspecForward {
   static int RingChunks(int window) { return (window + kKvChunk - 1) / kKvChunk + 1; }
 
   size_t bytes() const;
-  // Scratch::bytes(), for one thread.
-  static size_t ScratchBytes(const DraftBlock& block, int64_t n_logits);
 
  private:
   friend LongspecRows::ForwardRows;
@@ -127,10 +120,8 @@ class LongspecForward {
   void ViewRows(std::span<const LongspecRow> rows, const KvSpan& target, std::vector<AttentionSegment>* self,
                 std::vector<AttentionSegment>* cross);
   void PlaceKeys(std::span<const LongspecRow> rows, std::vector<RowPlace>* places) const;
-  void Head(ThreadTeam::Worker& worker, int k, std::span<std::vector<TokenScore>> next);
 
   const std::shared_ptr<const LongspecModel> model_;
-  const SharedParts target_;
   const RopeTable rope_;
 
   const int n_ring_chunks_;
@@ -144,9 +135,8 @@ class LongspecForward {
   std::vector<AttentionSegment> self_segments_, cross_segments_;
   std::vector<std::vector<TokenScore>> next_;
   std::vector<RowPlace> self_places_, cross_places_;
-  const std::shared_ptr<Scratch> scratch_;
-  AttentionPlan &self_ = scratch_->self, &cross_ = scratch_->cross;
-  Workspace& work_ = scratch_->work;
+  const std::shared_ptr<DraftLane> lane_;
+  Attention &self_ = lane_->attention(0), &cross_ = lane_->attention(1);
 };
 
 }  // namespace longspec

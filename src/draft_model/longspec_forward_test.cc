@@ -60,7 +60,8 @@ struct LongspecRig {
     model = *loaded;
     cache = tiny.NewCache(2048, o.type);
     tiny.Evaluate(std::span(committed).first(committed.size() - 1), *cache);
-    forward = std::make_unique<LongspecForward>(model, parts, config.kv_layout(o.type, o.type));
+    forward = std::make_unique<LongspecForward>(model, config.kv_layout(o.type, o.type),
+                                                LongspecForward::MakeLane(*model, parts));
     EXPECT_TRUE(forward->Extend(committed).ok());
   }
 
@@ -388,7 +389,8 @@ TEST(LongspecForward, TheRingEqualsACacheOfTheWholeText) {
   // Chunks for a window of the whole text, which is then no wider than the ring's.
   auto* window_of = const_cast<LongspecModel*>(rig.model.get());
   window_of->window = 1600;
-  LongspecForward whole(rig.model, rig.parts, c.kv_layout(CacheType::kF32, CacheType::kF32));
+  LongspecForward whole(rig.model, c.kv_layout(CacheType::kF32, CacheType::kF32),
+                        LongspecForward::MakeLane(*rig.model, rig.parts));
   window_of->window = 512;
   LongspecForward& ring = *rig.forward;
   ASSERT_EQ(ring.n_ring_chunks(), 3);

@@ -258,7 +258,7 @@ TEST_F(LongspecModelTest, RowsOfTheHeadAreInFourBitsBesideMatricesInBlocks) {
   const TensorView& head = tiny_.parts().head;
   const auto kept = OpenAndLoad(path, "f32", tiny_.parts());
   ASSERT_TRUE(kept.ok()) << kept.status().message();
-  EXPECT_EQ((*kept)->head.matrix.format, tiny_.parts().output->format);
+  EXPECT_EQ((*kept)->head.matrix.packed.format, tiny_.parts().output->format);
 
   const auto rounded = OpenAndLoad(path, "q8_0", tiny_.parts());
   ASSERT_TRUE(rounded.ok()) << rounded.status().message();
@@ -275,7 +275,7 @@ TEST_F(LongspecModelTest, RowsOfTheHeadAreInFourBitsBesideMatricesInBlocks) {
   rows.n_bytes = bytes.size();
   kernels::PackedWeights expected(rows);
   expected.Pack(rows, 0, expected.n_groups());
-  const kernels::PackedMatrix& matrix = (*rounded)->head.matrix;
+  const kernels::PackedMatrix& matrix = (*rounded)->head.matrix.packed;
   EXPECT_EQ(matrix.format, expected.matrix().format);
   EXPECT_EQ(matrix.n_out, 3);
   const auto checkpoint = OpenDraftCheckpoint(path);

@@ -190,13 +190,13 @@ TEST(LongspecPublished, MemoryOfTheDefaultModelsDraft) {
   const ModelSizes target = TargetOf(kShapes[0]);
   auto model = std::make_shared<LongspecModel>();
   model->block = {.shape = BlockOf(target), .rope = target.rope};
-  model->head.matrix.n_out = target.n_vocab;
+  model->head.matrix.packed.n_out = target.n_vocab;
   SharedParts parts;
   parts.sizes = &target;
   parts.lane.kernels = kernels::Available().front();
   parts.lane.team = &team;
   const KvLayout layout = target.kv_layout(CacheType::kF16, CacheType::kF16);
-  const LongspecForward forward(model, parts, layout);
+  const LongspecForward forward(model, layout, LongspecForward::MakeLane(*model, parts));
   const size_t ring = static_cast<size_t>(forward.n_ring_chunks()) * layout.layer_bytes();
   EXPECT_EQ(ring, 589'824U);
   EXPECT_EQ(layout.layer_bytes(), 196'608U);

@@ -7,7 +7,7 @@
 
 #include "base/status_macros.h"
 #include "draft/tree_shape.h"
-#include "draft_model/draft_block.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/nested_drafter.h"
 #include "draft_model/registry.h"
 #include "kv/streaming_cache.h"

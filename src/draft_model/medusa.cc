@@ -7,7 +7,6 @@
 #include "draft_model/medusa.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,7 +17,7 @@
 #include "draft/pass_meeting.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
-#include "draft_model/draft_pass.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/last_state_drafter.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
@@ -91,33 +90,18 @@ std::vector<DraftPart> MedusaModel::Parts() {
     parts.push_back({.tensor = prefix + "1.weight",
                      .n_in = n_embd,
                      .n_out = n_vocab,
-                     .matrix = &of.own,
+                     .matrix = &of.own.matrix,
                      .required = false});
   }
   return parts;
 }
 
-void MedusaModel::Finish(const SharedParts&) {
-  for (Head& of : heads) of.own_head.matrix = of.own.matrix();
-}
-
 namespace {
-
-// A row of a head's pass is its state and one product as wide.
-BlockShape ShapeOf(int n_embd) { return {.n_embd = n_embd, .n_ff = n_embd}; }
-
-InputForms FormsOf(const MedusaModel& model) {
-  InputForms forms;
-  for (const MedusaModel::Head& head : model.heads) {
-    forms.Add(head.linear.matrix());
-    forms.Add(model.OutputOf(head).matrix);
-  }
-  return forms;
-}
 
 int64_t MostLogits(const MedusaModel& model) {
   int64_t most = 0;
-  for (const MedusaModel::Head& head : model.heads) most = std::max(most, model.OutputOf(head).matrix.n_out);
+  for (const MedusaModel::Head& head : model.heads)
+    most = std::max(most, model.OutputOf(head).matrix.n_out());
   return most;
 }
 
@@ -138,21 +122,24 @@ class MedusaForward {
  public:
   static constexpr int kMaxRows = 8;
 
-  using Scratch = DraftScratch;
-  static std::shared_ptr<Scratch> MakeScratch(const MedusaModel& model, const SharedParts& target) {
-    return std::make_shared<Scratch>(target, ShapeOf(model.n_embd), FormsOf(model), kMaxRows,
-                                     MostLogits(model));
+  // A row is a state, and one product as wide.
+  static LaneSize Size(int n_embd, int64_t n_logits) {
+    return {.shape = {.n_embd = n_embd, .n_ff = n_embd}, .max_rows = kMaxRows, .n_logits = n_logits};
+  }
+  static std::shared_ptr<DraftLane> MakeLane(const MedusaModel& model, const SharedParts& target) {
+    std::vector<const DraftMatrix*> matrices;
+    for (const MedusaModel::Head& head : model.heads) {
+      matrices.push_back(&head.linear);
+      matrices.push_back(&model.OutputOf(head).matrix);
+    }
+    return std::make_shared<DraftLane>(target, Size(model.n_embd, MostLogits(model)), matrices);
   }
 
-  MedusaForward(std::shared_ptr<const MedusaModel> model, const SharedParts& target,
-                std::shared_ptr<Scratch> scratch)
-      : model_(std::move(model)), target_(target), scratch_(std::move(scratch)) {}
+  MedusaForward(std::shared_ptr<const MedusaModel> model, std::shared_ptr<DraftLane> lane)
+      : model_(std::move(model)), lane_(std::move(lane)) {}
 
   const MedusaModel* model() const { return model_.get(); }
-  size_t bytes() const { return scratch_->bytes(); }
-  static size_t ScratchBytes(int n_embd, int64_t n_logits) {
-    return Z(kMaxRows) * (Workspace::RowBytes(ShapeOf(n_embd), kAllInputForms) + Z(n_logits) * sizeof(float));
-  }
+  size_t bytes() const { return lane_->bytes(); }
 
  private:
   friend MedusaRows::ForwardRows;
@@ -165,39 +152,23 @@ class MedusaForward {
     }
     const int n = model_->n_embd, n_rows = static_cast<int>(states_.size()), k = MostWanted(pieces);
     const size_t width = Z(n);
-    float *gate = work_.gate.as<float>(), *ones = work_.up.as<float>(), *x = work_.x.as<float>(),
-          *activated = work_.activated.as<float>();
-    std::fill_n(ones, width, 1.0F);
+    float *linear = lane_->hidden(), *x = lane_->x();
     for (size_t r = 0; r < states_.size(); ++r) {
-      std::memcpy(gate + r * width, head.bias.data(), width * sizeof(float));
+      std::memcpy(linear + r * width, head.bias.data(), width * sizeof(float));
       std::memcpy(x + r * width, states_[r], width * sizeof(float));
     }
     next_.resize(states_.size());
-    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-      Convert(worker, work_, x, n, n_rows);
-      worker.Barrier();
-      const std::array linear = {LinearJob{&head.linear.matrix(), gate, true}};
-      Project(worker, work_, linear, x, n, n_rows);
-      worker.Barrier();
-      const auto share = worker.ShareOf(n_rows);
-      for (int r = share.begin; r < share.end; ++r) {
-        float *row = x + Z(r) * width, *added = activated + Z(r) * width;
-        target_.lane.kernels->swiglu(gate + Z(r) * width, ones, n, added);
-        for (size_t d = 0; d < width; ++d) row[d] += added[d];
-      }
-      worker.Barrier();
-      Convert(worker, work_, x, n, n_rows);
-      worker.Barrier();
-      TopOfHead(worker, work_, model_->OutputOf(head), x, n_rows, scratch_->logits.as<float>(), k, next_);
+    lane_->Run(n_rows, [&](DraftPass& pass) {
+      pass.Multiply(head.linear, pass.Of(x, n), linear, /*add=*/true);
+      pass.AddSilu(linear, x);
+      pass.Top(pass.Of(x, n), model_->OutputOf(head), k, next_);
     });
     HandOut(pieces, std::span(next_));
     return {};
   }
 
   const std::shared_ptr<const MedusaModel> model_;
-  const SharedParts target_;
-  const std::shared_ptr<Scratch> scratch_;
-  Workspace& work_ = scratch_->work;
+  const std::shared_ptr<DraftLane> lane_;
   std::vector<const float*> states_;  // of one pass, as is what follows
   std::vector<std::vector<TokenScore>> next_;
 };
@@ -206,9 +177,9 @@ MeetingRows::Key MedusaRows::key() const { return {.model = forward->model(), .f
 
 class MedusaDrafter final : public HeadGrowth<LastStateDrafter> {
  public:
-  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape, const SharedParts& target,
-                std::shared_ptr<MedusaForward::Scratch> scratch)
-      : HeadGrowth(std::move(shape), model->n_embd), forward_(model, target, std::move(scratch)) {}
+  MedusaDrafter(const std::shared_ptr<const MedusaModel>& model, TreeShape shape,
+                std::shared_ptr<DraftLane> lane)
+      : HeadGrowth(std::move(shape), model->n_embd), forward_(model, std::move(lane)) {}
 
   std::string_view name() const override { return MedusaModel::kKind; }
   size_t bytes() const override { return forward_.bytes() + HeadGrowth::bytes(); }
@@ -229,8 +200,8 @@ class MedusaDrafter final : public HeadGrowth<LastStateDrafter> {
 
 DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<MedusaModel>(options, context, "best", [&](auto model, TreeShape shape) {
-    return std::make_unique<MedusaDrafter>(model, std::move(shape), *context.target->shared_parts(),
-                                           LearnedScratch<MedusaForward>(options, context, *model));
+    return std::make_unique<MedusaDrafter>(model, std::move(shape),
+                                           LearnedLane<MedusaForward>(options, context, *model));
   });
 }
 
@@ -238,7 +209,7 @@ DrafterResult MakeMedusa(const SpeculationOptions& options, const DraftContext& 
 
 // The activations of a pass: what it keeps of the text is one state.
 DraftMemory MedusaModel::Working(const SpeculationOptions&, const TargetFacts& target, int64_t) const {
-  return {.fixed = MedusaForward::ScratchBytes(target.sizes.n_embd, target.sizes.n_vocab)};
+  return {.fixed = DraftLane::Bytes(MedusaForward::Size(target.sizes.n_embd, target.sizes.n_vocab))};
 }
 
 constexpr DrafterEntry kMedusaDrafter =

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "draft_model/learned_draft.h"
-#include "kernels/packing.h"
 
 namespace longspec {
 
@@ -20,21 +19,17 @@ struct MedusaModel : LoadedFromFile<MedusaModel> {
   static Result<MedusaModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
   std::vector<DraftPart> Parts();
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
-  void Finish(const SharedParts& target);
 
   struct Head {
-    kernels::PackedWeights linear;  // A (n_embd, n_embd)
-    std::vector<float> bias;        // b (n_embd)
-    kernels::PackedWeights own;     // W of its own, if it has one
-    DraftHead own_head;             // a view of it
+    DraftMatrix linear;       // A (n_embd, n_embd)
+    std::vector<float> bias;  // b (n_embd)
+    DraftHead own;            // W of its own, if it has one
   };
 
   int n_embd = 0, n_vocab = 0;
   std::vector<Head> heads;
 
-  const DraftHead& OutputOf(const Head& of) const {
-    return of.own_head.matrix.n_out > 0 ? of.own_head : head;
-  }
+  const DraftHead& OutputOf(const Head& of) const { return of.own.matrix.n_out() > 0 ? of.own : head; }
 };
 
 }  // namespace longspec

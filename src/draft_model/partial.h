@@ -6,8 +6,8 @@
 
 #include <memory>
 
-#include "draft/draft_memory.h"
 #include "draft/drafter.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/registry.h"
 #include "kv/retrieval_cache.h"
 

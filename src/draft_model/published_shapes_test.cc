@@ -170,7 +170,7 @@ void PublishedShapes::RunEagle() {
                                     .n_kv_head = s_.n_kv_head,
                                     .head_dim = s_.head_dim},
                                    1, 100);
-  EagleForward forward(model, tiny_.parts(), cache.get(), 0);
+  EagleForward forward(model, cache.get(), 0, EagleForward::MakeLane(*model, tiny_.parts()));
   const auto d = Z(s_.n_embd);
   const size_t n_taps = shape.eagle3 ? 3 : 1;
   std::vector<EagleSlot> slots;
@@ -220,7 +220,8 @@ void PublishedShapes::RunLongspec() {
   const auto cache = tiny_.NewCache(100);
   tiny_.Evaluate(text, *cache);
   text.push_back(kRootToken);
-  LongspecForward forward(*model, tiny_.parts(), tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32));
+  LongspecForward forward(*model, tiny_.spec.kv_layout(CacheType::kF32, CacheType::kF32),
+                          LongspecForward::MakeLane(**model, tiny_.parts()));
   ASSERT_TRUE(forward.Extend(text).ok());
   const LongspecReference reference(draft, tiny_.parts());
   const auto seen = reference.ReadTarget(cache->Span(0), kPublishedKeys);
@@ -262,7 +263,8 @@ void PublishedShapes::RunBeagle() {
                            .v_type = CacheType::kF32,
                            .n_kv_head = s_.n_kv_head,
                            .head_dim = s_.head_dim};
-  BeagleForward forward(model, tiny_.parts(), std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 100);
+  BeagleForward forward(model, std::make_shared<DraftKeys>(MakeHostPool(layout, 1), 0), 100,
+                        BeagleForward::MakeLane(*model, tiny_.parts()));
   std::vector<Vec> states;
   std::vector<float> all;
   for (int i = 0; i < kPublishedKeys; ++i) {
@@ -281,11 +283,11 @@ void PublishedShapes::RunBeagle() {
   const BeagleRow root = {.node = 0, .parent = -1, .token = kRootToken, .position = kPublishedKeys};
   ASSERT_TRUE(forward.Run({&root, 1}, 4, next).ok());
   const Vec state = reference.BeagleState(kRootToken, kPublishedKeys, states);
-  Compare(forward.block().logits(), Z(s_.n_vocab), reference.Head(state), "root");
+  Compare(forward.block().lane().logits(), Z(s_.n_vocab), reference.Head(state), "root");
   const BeagleRow child = {.node = 1, .parent = 0, .token = kChildToken, .position = kPublishedKeys + 1};
   ASSERT_TRUE(forward.Run({&child, 1}, 4, next).ok());
   states.push_back(state);
-  Compare(forward.block().logits(), Z(s_.n_vocab),
+  Compare(forward.block().lane().logits(), Z(s_.n_vocab),
           reference.Head(reference.BeagleState(kChildToken, kPublishedKeys + 1, states)), "child");
 }
 

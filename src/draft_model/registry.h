@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "draft/draft_memory.h"
 #include "draft/drafter.h"
 #include "draft/drafter_entry.h"
 #include "draft_model/draft_files.h"

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "draft/draft_memory.h"
 #include "draft/drafter.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/registry.h"
 #include "kv/reindexed_set.h"
 #include "model/target.h"

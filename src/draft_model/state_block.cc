@@ -2,7 +2,6 @@
 #include "draft_model/state_block.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -10,20 +9,28 @@
 #include "base/check.h"
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "draft_model/draft_pass.h"
 
 namespace longspec {
-StateBlock::StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftKeys> keys,
-                       int capacity, std::shared_ptr<Scratch> scratch, bool sees_first)
-    : target_(target),
-      rope_(block.rope),
+
+std::shared_ptr<DraftLane> StateBlock::MakeLane(const SharedParts& target, const DraftLayer& layer,
+                                                const DraftHead& head, const DraftMatrix* other) {
+  std::vector<const DraftMatrix*> matrices = layer.matrices();
+  matrices.push_back(&head.matrix);
+  if (other != nullptr) matrices.push_back(other);
+  return std::make_shared<DraftLane>(target, Size(layer.block, head.matrix.n_out()), matrices);
+}
+
+StateBlock::StateBlock(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
+                       std::shared_ptr<DraftLane> lane, bool sees_first)
+    : rope_(block.rope),
+      width_(block.shape.n_embd),
       kept_keys_(std::move(keys)),
       cache_(MakeFullCache(kept_keys_->pool(), capacity)),
       sees_first_(sees_first),
       slots_(MakeHostPool(kept_keys_->pool()->layout(), 1)),
       waiting_states_(block.shape.n_embd),
       waiting_before_(block.shape.n_embd),
-      scratch_(std::move(scratch)) {}
+      lane_(std::move(lane)) {}
 
 StateBlock::~StateBlock() {
   static_cast<void>(Settle());  // what could not be settled is not shared
@@ -33,22 +40,8 @@ StateBlock::~StateBlock() {
 size_t StateBlock::bytes() const {
   return cache_->bytes() + slots_.bytes() + waiting_states_.bytes() + waiting_before_.bytes() +
          (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
-         scratch_->bytes();
+         lane_->bytes();
 }
-
-size_t StateBlock::ScratchBytes(const DraftBlock& block, int64_t head) {
-  return Z(kMaxRows) * (Workspace::RowBytes(block.shape, kAllInputForms) +
-                        (Z(head) + Z(block.shape.n_embd)) * sizeof(float)) +
-         AttentionPlan::MostBytes(block.attention(), 1, kMaxRows);
-}
-
-float* StateBlock::x(int row) { return work_.x.as<float>() + Z(row) * Z(work_.shape.n_embd); }
-
-const float* StateBlock::normed(int row) const {
-  return work_.normed.as<float>() + Z(row) * Z(work_.shape.n_embd);
-}
-
-void StateBlock::SetAngles(int row, int position) { rope_.Row(position, work_.Angles(0, row)); }
 
 // Forgets the states of `position` and after it.
 void StateBlock::KeepBefore(int position) {
@@ -82,12 +75,13 @@ Status StateBlock::Follow(std::span<const int32_t> committed) {
   return {};
 }
 
-Status StateBlock::Read(const CommittedRows& rows, const StateRows& states, const AttentionWeights& w,
-                        const StateBefore& before) {
+Status StateBlock::Read(const CommittedRows& rows, const StateRows& states, const DraftAttention& w,
+                        std::span<const float> norm, const StateBefore& before) {
   if (rows.rows.empty()) return {};
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
-  weights_ = w;
+  weights_ = &w;
+  norm_ = norm;
   before_ = before.w;
   // Before any of their states: what waits always has its tokens, also after an error.
   const auto more = rows.sequence.first(Z(rows.first + n_rows)).subspan(tokens_.size());
@@ -115,14 +109,15 @@ Status StateBlock::Settle() {
   LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
   const KvWriter writer = kept.Writer(0);
   places_.clear();
-  waiting_states_.rows().Copy(x(0));
+  float* const x = lane_->x();
+  waiting_states_.rows().Copy(x);
   for (int i = 0; i < n_rows; ++i) {
-    SetAngles(i, waiting_[Z(i)]);
+    lane_->SetAngles(i, rope_, waiting_[Z(i)]);
     places_.push_back({.to = &writer, .slot = kept.slot() + i});
   }
-  target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-    if (before_ != nullptr) AddProduct(worker, *before_, waiting_before_.row(0));
-    Store(worker, weights_);
+  lane_->Run(n_rows, [&](DraftPass& pass) {
+    if (before_ != nullptr) pass.Multiply(*before_, pass.Of(waiting_before_.row(0), width_), x, /*add=*/true);
+    pass.StoreKeys(pass.Norm(x, norm_), *weights_, places_);
   });
   kept.CommitAll();
   positions_.insert(positions_.end(), waiting_.begin(), waiting_.end());
@@ -140,7 +135,7 @@ void StateBlock::PlaceKeys(std::span<const Part> parts) {
     of.slots_.Reserve(of.n_slots_);
     of.slot_writer_ = of.slots_.writer();
     for (const Row& row : part.rows) {
-      SetAngles(n_rows(), row.position);
+      lane_->SetAngles(n_rows(), rope_, row.position);
       places_.push_back({.to = row.slot < 0 ? nullptr : &of.slot_writer_, .slot = std::max(row.slot, 0)});
     }
   }
@@ -159,41 +154,8 @@ void StateBlock::Place(std::span<const Part> parts) {
   PlaceKeys(parts);
   segments_.clear();
   for (const Part& part : parts) segments_.push_back(part.of->View(part.rows));
-  attention_.Plan(segments_);
-  for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention_.Place(r);
-}
-
-void StateBlock::AddProduct(ThreadTeam::Worker& worker, const kernels::PackedMatrix& w, const float* inputs) {
-  const int width = work_.shape.n_embd;
-  Convert(worker, work_, inputs, width, n_rows());
-  worker.Barrier();
-  const std::array jobs = {LinearJob{&w, x(0), /*accumulate=*/true}};
-  Project(worker, work_, jobs, inputs, width, n_rows());
-  worker.Barrier();
-}
-
-void StateBlock::Store(ThreadTeam::Worker& worker, const AttentionWeights& w) {
-  if (!w.norm.empty()) {
-    StoreKeys(worker, work_, w, places_, 0);
-    return;
-  }
-  const AttentionInput input = {work_.x.as<float>(), work_.shape.n_embd};
-  Convert(worker, work_, input.x, input.width, n_rows());
-  worker.Barrier();
-  StoreKeysOf(worker, work_, input, w, places_, 0);
-}
-
-void StateBlock::Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
-                     std::span<std::vector<TokenScore>> next) {
-  const int width = work_.shape.n_embd;
-  const float* input = norm.empty() ? work_.x.as<float>() : work_.normed.as<float>();
-  if (norm.empty()) {
-    Convert(worker, work_, input, width, n_rows());
-  } else {
-    Normalise(worker, work_, work_.x.as<float>(), norm, n_rows());
-  }
-  worker.Barrier();
-  TopOfHead(worker, work_, head, input, n_rows(), scratch_->logits.as<float>(), k, next);
+  attention().Plan(segments_);
+  for (int r = 0; r < n_rows(); ++r) places_[Z(r)].query = attention().Place(r);
 }
 
 }  // namespace longspec

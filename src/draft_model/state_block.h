@@ -2,8 +2,8 @@
 //
 // Running one transformer block of a draft that keeps keys and values of its own, made of states of the
 // target (residual streams, final hidden states): a cache of one layer for committed positions, filled as
-// they are computed, and slots beside it for the nodes of a tree. No attention runs over the prompt. One
-// thread; uses the target's team, which must be free.
+// they are computed, and slots beside it for the nodes of a tree. No attention runs over the prompt. Passes
+// are composed by who runs it (draft_lane.h).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,10 @@
 #include <vector>
 
 #include "attention/attention.h"
-#include "base/aligned_buffer.h"
 #include "draft/drafter.h"
-#include "draft/tree_growth.h"
 #include "draft_model/draft_block.h"
 #include "draft_model/draft_keys.h"
-#include "draft_model/draft_pass.h"
-#include "draft_model/draft_weights.h"
+#include "draft_model/draft_lane.h"
 #include "kv/full_cache.h"
 #include "kv/kv_slots.h"
 #include "model/block.h"
@@ -30,39 +27,31 @@ namespace longspec {
 
 // What is added to the state of each row that is read: a product with a state of the position before it.
 struct StateBefore {
-  const kernels::PackedMatrix* w = nullptr;  // (n_embd, n_embd), outlives the block; null: nothing is added
-  StateRows first = {};                      // (1, n_embd): before the first of the rows
-  StateRows states = {};                     // (rows.n_output_rows, n_embd)
+  const DraftMatrix* w = nullptr;  // (n_embd, n_embd), outlives the block; null: nothing is added
+  StateRows first = {};            // (1, n_embd): before the first of the rows
+  StateRows states = {};           // (rows.n_output_rows, n_embd)
 };
 
 class StateBlock {
  public:
   static constexpr int kMaxRows = 32;  // of one pass
 
-  struct Scratch : DraftScratch {
-    // `head`: the largest number of logits of a row.
-    Scratch(const SharedParts& target, const DraftBlock& block, InputForms forms, int64_t head)
-        : DraftScratch(target, block.shape, forms, kMaxRows, head),
-          attention(target.lane.kernels, block.attention(), target.lane.team->size()) {}
-    // Of a model that is one layer and a head.
-    Scratch(const SharedParts& target, const DraftLayer& layer, const DraftHead& head)
-        : Scratch(target, layer.block, FormsOf(layer, head), head.matrix.n_out) {}
-    size_t bytes() const { return DraftScratch::bytes() + attention.bytes(); }
-    AttentionPlan attention;
+  // For its passes. `n_logits`: of a row.
+  static LaneSize Size(const DraftBlock& block, int64_t n_logits) {
+    return {.shape = block.shape,
+            .max_rows = kMaxRows,
+            .n_logits = n_logits,
+            .attentions = {{.shape = block.attention()}}};
+  }
+  // Of a model that is one layer and a head, and one matrix more, or null.
+  static std::shared_ptr<DraftLane> MakeLane(const SharedParts& target, const DraftLayer& layer,
+                                             const DraftHead& head, const DraftMatrix* other = nullptr);
 
-   private:
-    static InputForms FormsOf(const DraftLayer& layer, const DraftHead& head) {
-      InputForms forms = layer.forms();
-      forms.Add(head.matrix);
-      return forms;
-    }
-  };
-
-  // `states`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
-  // positions. `scratch`: of this block. `sees_first`: whether rows of a tree see position 0, which a draft
+  // `keys`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
+  // positions. `lane`: of this block. `sees_first`: whether rows of a tree see position 0, which a draft
   // that reads the state before each token has not learned.
-  StateBlock(const SharedParts& target, const DraftBlock& block, std::shared_ptr<DraftKeys> keys,
-             int capacity, std::shared_ptr<Scratch> scratch, bool sees_first = true);
+  StateBlock(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
+             std::shared_ptr<DraftLane> lane, bool sees_first = true);
   ~StateBlock();
   StateBlock(const StateBlock&) = delete;
   StateBlock& operator=(const StateBlock&) = delete;
@@ -71,10 +60,11 @@ class StateBlock {
 
   // Forgets states of tokens that are not these, and takes what is known of them. Settles.
   Status Follow(std::span<const int32_t> committed);
-  // Takes the rows' states, (rows.n_output_rows, n_embd), to keep keys and values of them; `w`, what it views
-  // included, outlives this. Positions that it does not read are not seen by what comes after them.
-  Status Read(const CommittedRows& rows, const StateRows& states, const AttentionWeights& w,
-              const StateBefore& before = {});
+  // Takes the rows' states, (rows.n_output_rows, n_embd), to keep keys and values that `w` makes of their
+  // norms, or of them as they are; both outlive this. Positions that it does not read are not seen by what
+  // comes after them.
+  Status Read(const CommittedRows& rows, const StateRows& states, const DraftAttention& w,
+              std::span<const float> norm, const StateBefore& before = {});
   // Computes the keys and values of what was read and is still waiting: a few rows after each round cost a
   // pass over the weights each time, and nobody looks at them before the next tree. What follows is of what
   // was settled.
@@ -106,39 +96,20 @@ class StateBlock {
   // The same for rows that only get keys and values.
   void PlaceKeys(std::span<const Part> parts);
   int n_rows() const { return static_cast<int>(places_.size()); }
-  float* x(int row);  // (n_embd), to be filled
+  // Where their keys and values go, and their queries lie.
+  std::span<const RowPlace> places() const { return places_; }
+  Attention& attention() { return lane_->attention(); }
+  DraftLane& lane() const { return *lane_; }
 
-  // Of these rows; called by every worker, with barriers as those of block.h.
-  // x += the product of w, (n_embd, n_embd), and `inputs`, (n_rows, n_embd). Ends with a barrier.
-  void AddProduct(ThreadTeam::Worker& worker, const kernels::PackedMatrix& w, const float* inputs);
-  void Attend(ThreadTeam::Worker& worker, const AttentionWeights& w) {
-    AddAttention(worker, work_, w, places_, 0, attention_);
-  }
-  void RunMlp(ThreadTeam::Worker& worker, const MlpWeights& w) { AddMlp(worker, work_, w, n_rows()); }
-  // Keys and values of norm(x), or of x itself if there is no norm.
-  void Store(ThreadTeam::Worker& worker, const AttentionWeights& w);
-  // The k most probable tokens after each row by this head; `norm`: before it, empty: none. x must be whole.
-  void Top(ThreadTeam::Worker& worker, std::span<const float> norm, const DraftHead& head, int k,
-           std::span<std::vector<TokenScore>> next);
-
-  // What that norm made of a row.
-  const float* normed(int row) const;
-
-  const SharedParts& target() const { return target_; }
-  // For tests: of the last pass, (n_rows, head).
-  const float* logits() const { return scratch_->logits.as<float>(); }
   size_t bytes() const;
-  // Scratch::bytes(), for one thread.
-  static size_t ScratchBytes(const DraftBlock& block, int64_t head);
 
  private:
-  void SetAngles(int row, int position);
   AttentionSegment View(std::span<const Row> rows);
   void KeepBefore(int position);
   void Share();
 
-  const SharedParts target_;
   const RopeTable rope_;
+  const int width_;  // n_embd
   const std::shared_ptr<DraftKeys> kept_keys_;
   const std::unique_ptr<FullCache> cache_;
   const bool sees_first_;
@@ -151,16 +122,15 @@ class StateBlock {
   // something is made of those, and the weights for both.
   std::vector<int32_t> waiting_;
   StateBuffer waiting_states_, waiting_before_;
-  AttentionWeights weights_ = {};
-  const kernels::PackedMatrix* before_ = nullptr;
+  const DraftAttention* weights_ = nullptr;
+  std::span<const float> norm_;
+  const DraftMatrix* before_ = nullptr;
 
   // Of one pass.
   std::vector<RowView> views_;  // of its own rows
   std::vector<AttentionSegment> segments_;
   std::vector<RowPlace> places_;
-  const std::shared_ptr<Scratch> scratch_;
-  AttentionPlan& attention_ = scratch_->attention;
-  Workspace& work_ = scratch_->work;
+  const std::shared_ptr<DraftLane> lane_;
 };
 
 }  // namespace longspec

@@ -7,7 +7,6 @@
 // the text is that of plain decoding with them; in the released code all rows of a tree have those of its
 // root.
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,14 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/size.h"
 #include "base/status_macros.h"
 #include "draft/growing_drafter.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/draft_pass.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/draft_weights.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/nested_drafter.h"
@@ -32,7 +30,6 @@
 #include "draft_text/followed_text.h"
 #include "draft_text/ngram_table.h"
 #include "draft_text/suffix_growth.h"
-#include "kernels/packing.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -51,7 +48,7 @@ struct TokenswiftModel : LoadedFromFile<TokenswiftModel> {
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 
   struct Head {
-    kernels::PackedWeights linear;               // A (n_embd, n_embd)
+    DraftMatrix linear;                          // A (n_embd, n_embd)
     std::vector<float> input_norm, output_norm;  // a, b (n_embd)
   };
 
@@ -115,13 +112,14 @@ DraftMemory TokenswiftModel::Working(const SpeculationOptions& options, const Ta
   return plan;
 }
 
-BlockShape ShapeOf(const ModelSizes& target) { return {.n_embd = target.n_embd, .rms_eps = target.rms_eps}; }
-
-InputForms FormsOf(const TokenswiftModel& model) {
-  InputForms forms;
-  for (const TokenswiftModel::Head& head : model.heads) forms.Add(head.linear.matrix());
-  forms.Add(model.head.matrix);
-  return forms;
+// Its norms and products are of one row.
+std::shared_ptr<DraftLane> MakeLaneOf(const TokenswiftModel& model, const SharedParts& target) {
+  std::vector<const DraftMatrix*> matrices = {&model.head.matrix};
+  for (const TokenswiftModel::Head& head : model.heads) matrices.push_back(&head.linear);
+  const LaneSize size = {.shape = {.n_embd = target.sizes->n_embd, .rms_eps = target.sizes->rms_eps},
+                         .max_rows = 1,
+                         .n_logits = model.head.matrix.n_out()};
+  return std::make_shared<DraftLane>(target, size, matrices);
 }
 
 // What the heads say after one state.
@@ -129,45 +127,33 @@ class SerialHeads final : public HeadGrowth<GrowthModel> {
  public:
   SerialHeads(std::shared_ptr<const TokenswiftModel> model, const SharedParts& target)
       : model_(std::move(model)),
-        target_(target),
-        states_((model_->heads.size() + 1) * Z(target.sizes->n_embd)),
-        work_(ShapeOf(*target.sizes), target.lane.kernels, 1, FormsOf(*model_)),
-        logits_(Z(model_->head.matrix.n_out) * sizeof(float)) {}
+        states_((model_->heads.size() + 1) * Z(model_->n_embd)),
+        lane_(MakeLaneOf(*model_, target)) {}
 
   int n_heads() const { return static_cast<int>(model_->heads.size()); }
-  int width() const { return target_.sizes->n_embd; }
 
   // `state`: (1, n_embd), the output of the target's last layer.
   void Begin(const StateRows& state) { state.Copy(states_.data()); }
 
-  size_t bytes() const { return work_.bytes() + logits_.size() + states_.capacity() * sizeof(float); }
+  size_t bytes() const { return lane_->bytes() + states_.capacity() * sizeof(float); }
 
  private:
   DraftTask RunHead(int i, int k, std::vector<std::vector<TokenScore>>& next) override {
     const TokenswiftModel::Head& head = model_->heads[Z(i)];
-    const int n = width();
-    const float* before = states_.data() + Z(i) * Z(n);
-    float* after = states_.data() + Z(i + 1) * Z(n);
-    std::memcpy(after, before, Z(n) * sizeof(float));
-    const float* normed = work_.normed.as<float>();
-    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-      Normalise(worker, work_, before, head.input_norm, 1);
-      worker.Barrier();
-      const std::array linear = {LinearJob{&head.linear.matrix(), after, true}};
-      Project(worker, work_, linear, normed, n, 1);
-      worker.Barrier();
-      Normalise(worker, work_, after, head.output_norm, 1);
-      worker.Barrier();
-      TopOfHead(worker, work_, model_->head, normed, 1, logits_.as<float>(), k, next);
+    const size_t n = Z(model_->n_embd);
+    const float* before = states_.data() + Z(i) * n;
+    float* after = states_.data() + Z(i + 1) * n;
+    std::memcpy(after, before, n * sizeof(float));
+    lane_->Run(1, [&](DraftPass& pass) {
+      pass.Multiply(head.linear, pass.Norm(before, head.input_norm), after, /*add=*/true);
+      pass.Top(pass.Norm(after, head.output_norm), model_->head, k, next);
     });
     return {};
   }
 
   const std::shared_ptr<const TokenswiftModel> model_;
-  const SharedParts target_;
   std::vector<float> states_;  // (n_heads + 1, n_embd): h_0, h_1, ...
-  Workspace work_;
-  AlignedBuffer logits_;
+  const std::shared_ptr<DraftLane> lane_;
 };
 
 class TokenswiftExtension final : public DraftExtension {

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/size.h"
-#include "draft/draft_memory.h"
+#include "draft/drafter_entry.h"
 #include "draft/testing/trees.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/block_drafts.h"

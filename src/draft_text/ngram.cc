@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/status_macros.h"
 #include "draft/tree_shape.h"
-#include "draft_text/reading_order.h"
+#include "draft_text/followed_text.h"
 #include "draft_text/text_drafters.h"
 
 namespace longspec {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "draft/draft_memory.h"
+#include "draft/drafter_entry.h"
 #include "draft_model/draft_keys.h"
 #include "kv/chunk_pool.h"
 #include "kv/retrieval_cache.h"

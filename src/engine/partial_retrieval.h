@@ -4,7 +4,7 @@
 // it, and what memory that takes.
 #pragma once
 
-#include "draft/draft_memory.h"
+#include "draft/drafter_entry.h"
 #include "kv/retrieval_cache.h"
 #include "longspec/options.h"
 #include "longspec/status.h"

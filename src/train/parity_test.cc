@@ -57,7 +57,7 @@ void ExpectParity(int window, const std::string& architecture = "llama") {
         ASSERT_TRUE(rig.tiny.target().Forward({&segment, 1}).ok());
         kv->CommitAll();
       }
-      LongspecForward forward(*model, rig.tiny.parts(), layout);
+      LongspecForward forward(*model, layout, LongspecForward::MakeLane(**model, rig.tiny.parts()));
       ASSERT_TRUE(forward.Extend(std::span(tokens).first(static_cast<size_t>(root) + 1)).ok());
       std::vector<std::vector<TokenScore>> next;
       const KvSpan span = cache->Span(rig.tiny.spec.n_layer - 1);

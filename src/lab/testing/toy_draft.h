@@ -9,7 +9,6 @@
 // and the target's head makes of a node's state the logits after it.
 #pragma once
 
-#include <array>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -19,7 +18,7 @@
 
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "draft_model/draft_pass.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/last_state_drafter.h"
 #include "draft_model/learned_draft.h"
 
@@ -43,7 +42,7 @@ struct ToyModel : LoadedFromFile<ToyModel> {
   DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
 
   int n_embd = 0;
-  kernels::PackedWeights linear;  // A (n_embd, 2 n_embd)
+  DraftMatrix linear;  // A (n_embd, 2 n_embd)
 };
 
 // A file says that it is one: {"longspec_draft": "toy"}.
@@ -68,54 +67,42 @@ class ToyForward {
  public:
   static constexpr int kMaxRows = 16;
 
-  using Scratch = DraftScratch;
-  static std::shared_ptr<Scratch> MakeScratch(const ToyModel& model, const SharedParts& target) {
-    InputForms forms = InputFormsOf({&model.linear});
-    forms.Add(model.head.matrix);
-    return std::make_shared<Scratch>(target, ShapeOf(model.n_embd), forms, kMaxRows, model.head.matrix.n_out);
+  // [e; before] takes the place of an MLP's rows, which are twice as wide.
+  static LaneSize Size(int n_embd, int64_t n_logits) {
+    return {.shape = {.n_embd = n_embd, .n_ff = 2 * n_embd}, .max_rows = kMaxRows, .n_logits = n_logits};
   }
-  static size_t ScratchBytes(int n_embd, int64_t n_logits) {
-    return Z(kMaxRows) * (Workspace::RowBytes(ShapeOf(n_embd), kAllInputForms) + Z(n_logits) * sizeof(float));
+  static std::shared_ptr<DraftLane> MakeLane(const ToyModel& model, const SharedParts& target) {
+    const std::vector<const DraftMatrix*> matrices = {&model.linear, &model.head.matrix};
+    return std::make_shared<DraftLane>(target, Size(model.n_embd, model.head.matrix.n_out()), matrices);
   }
 
-  ToyForward(std::shared_ptr<const ToyModel> model, const SharedParts& target,
-             std::shared_ptr<Scratch> scratch)
-      : model_(std::move(model)), target_(target), scratch_(std::move(scratch)) {}
+  ToyForward(std::shared_ptr<const ToyModel> model, std::shared_ptr<DraftLane> lane)
+      : model_(std::move(model)), lane_(std::move(lane)) {}
 
   const ToyModel* model() const { return model_.get(); }
-  size_t bytes() const { return scratch_->bytes(); }
+  size_t bytes() const { return lane_->bytes(); }
 
  private:
   friend ToyRows::ForwardRows;
 
-  // [e; before] takes the place of an MLP's rows, which are twice as wide.
-  static BlockShape ShapeOf(int n_embd) { return {.n_embd = n_embd, .n_ff = 2 * n_embd}; }
-
   Status RunPass(std::span<const RowPiece<ToyRows>> pieces) {
     const int n = model_->n_embd, k = MostWanted(pieces);
     const size_t width = Z(n);
-    Workspace& work = scratch_->work;
-    float *joined = work.gate.as<float>(), *x = work.x.as<float>();
+    float *joined = lane_->hidden(), *x = lane_->x();
     states_.clear();
     for (const auto& piece : pieces) {
       for (const ToyRow& row : piece.rows()) {
         float* const to = joined + states_.size() * 2 * width;
-        LS_TRY(target_.Embed(row.token, to));
+        LS_TRY(lane_->Embed(row.token, to));
         std::memcpy(to + width, row.before, width * sizeof(float));
         states_.push_back(row.state);
       }
     }
     const auto n_rows = static_cast<int>(states_.size());
     next_.resize(states_.size());
-    target_.lane.team->Run([&](ThreadTeam::Worker& worker) {
-      Convert(worker, work, joined, 2 * n, n_rows);
-      worker.Barrier();
-      const std::array linear = {LinearJob{&model_->linear.matrix(), x}};
-      Project(worker, work, linear, joined, 2 * n, n_rows);
-      worker.Barrier();
-      Convert(worker, work, x, n, n_rows);
-      worker.Barrier();
-      TopOfHead(worker, work, model_->head, x, n_rows, scratch_->logits.as<float>(), k, next_);
+    lane_->Run(n_rows, [&](DraftPass& pass) {
+      pass.Multiply(model_->linear, pass.Of(joined, 2 * n), x);
+      pass.Top(pass.Of(x, n), model_->head, k, next_);
     });
     for (size_t r = 0; r < states_.size(); ++r) std::memcpy(states_[r], x + r * width, width * sizeof(float));
     HandOut(pieces, std::span(next_));
@@ -123,8 +110,7 @@ class ToyForward {
   }
 
   const std::shared_ptr<const ToyModel> model_;
-  const SharedParts target_;
-  const std::shared_ptr<Scratch> scratch_;
+  const std::shared_ptr<DraftLane> lane_;
   std::vector<float*> states_;  // of one pass, as is what follows
   std::vector<std::vector<TokenScore>> next_;
 };
@@ -134,16 +120,15 @@ inline MeetingRows::Key ToyRows::key() const { return {.model = forward->model()
 // What drafting takes besides weights: of a text it keeps nothing but a state.
 inline DraftMemory ToyModel::Working(const SpeculationOptions&, const TargetFacts& target,
                                      int64_t n_logits) const {
-  return {.fixed = ToyForward::ScratchBytes(target.sizes.n_embd, n_logits)};
+  return {.fixed = DraftLane::Bytes(ToyForward::Size(target.sizes.n_embd, n_logits))};
 }
 
 // --- Trees of one sequence.
 
 class ToyDrafter final : public LastStateDrafter {
  public:
-  ToyDrafter(const std::shared_ptr<const ToyModel>& model, TreeShape shape, const SharedParts& target,
-             std::shared_ptr<ToyForward::Scratch> scratch)
-      : LastStateDrafter(std::move(shape), model->n_embd), forward_(model, target, std::move(scratch)) {}
+  ToyDrafter(const std::shared_ptr<const ToyModel>& model, TreeShape shape, std::shared_ptr<DraftLane> lane)
+      : LastStateDrafter(std::move(shape), model->n_embd), forward_(model, std::move(lane)) {}
 
   std::string_view name() const override { return ToyModel::kKind; }
   size_t bytes() const override {
@@ -181,8 +166,8 @@ class ToyDrafter final : public LastStateDrafter {
 
 inline DrafterResult MakeToy(const SpeculationOptions& options, const DraftContext& context) {
   return MakeLearned<ToyModel>(options, context, "best", [&](auto model, TreeShape shape) {
-    return std::make_unique<ToyDrafter>(model, std::move(shape), *context.target->shared_parts(),
-                                        LearnedScratch<ToyForward>(options, context, *model));
+    return std::make_unique<ToyDrafter>(model, std::move(shape),
+                                        LearnedLane<ToyForward>(options, context, *model));
   });
 }
 

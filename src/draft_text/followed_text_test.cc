@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A prompt with a hole is read so that what stands before the hole comes last.
-#include "draft_text/reading_order.h"
+#include "draft_text/followed_text.h"
 
 #include <gtest/gtest.h>
 
