@@ -34,6 +34,7 @@ struct MemoryPlan {
   uint64_t kv_at_context =
       0;                    // the cache in memory when the whole context is used; it grows to this in chunks
   uint64_t kv_in_file = 0;  // of the context, besides, in ModelOptions::kv_offload
+  bool kv_on_host = false;  // that is host memory, beside a card's
   // Of kv_in_file: what memory has no room for, so that each step at the whole context reads it from the
   // disk.
   uint64_t kv_from_disk = 0;

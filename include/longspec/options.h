@@ -208,8 +208,8 @@ struct ModelOptions {
   int cache_ram = 8192;
   CacheType cache_type_k = CacheType::kF16;
   CacheType cache_type_v = CacheType::kF16;
-  // A folder for keys and values that memory has no room for: kv_memory MiB of all sequences' are in memory
-  // (-1: half of what the system could give), what comes after them in a file there. Never changes output.
+  // A folder for keys and values that memory has no room for, or "host" where that is a card's: kv_memory MiB
+  // of all are in memory (-1: half of what it could give), others in a file there or on the host, unchanged.
   std::string kv_offload = {};
   int kv_memory = -1;
   bool kv_offload_anyway =

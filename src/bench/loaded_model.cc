@@ -23,8 +23,7 @@ Result<std::unique_ptr<Device>> CardFor(const ModelOptions& options, const kerne
   if (options.device == "cpu") return std::unique_ptr<Device>();
   LS_ASSIGN(auto device, MakeDevice(options.device, kernels.name, n_threads));
   if (!device->has_memory()) return std::unique_ptr<Device>();
-  if (!options.kv_offload.empty())
-    return Unsupported("--kv-offload: the cache of a card cannot lie in a file");
+  LS_TRY(CheckCardOffload(options));
   return device;
 }
 
@@ -70,12 +69,15 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
                                  : PlanModelMemory(model.spec, *model.file, max_rows, n_threads);
   MemoryNeeds needs = NeedsOf(memory, model.spec, model.layout, ctx_size);
   const uint64_t available = model.card != nullptr ? model.card->FreeMemory() : AvailableMemory();
-  if (!options.kv_offload.empty()) {
+  const bool to_host = model.card != nullptr && options.kv_offload == kOffloadToHost;
+  if (to_host || !OffloadFolder(options).empty()) {
     model.offload = OffloadOf(options, needs.kv_chunk, available);
     needs.most_kv = model.offload.memory_chunks * needs.kv_chunk;
   }
   LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false));
-  LS_TRY(CheckOffload(options.kv_offload, PlanMemory(needs, available)));
+  MemoryPlan plan = PlanMemory(needs, available);
+  plan.kv_on_host = to_host;
+  LS_TRY(CheckOffload(OffloadFolder(options), plan));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
   ModelLoadOptions load;
   load.max_rows = max_rows;

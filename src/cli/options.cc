@@ -236,7 +236,9 @@ void AddModelOptions(CLI::App& app, ModelOptions* options) {
       ->group(group);
   CLI::Option* const offload =
       AddValue(app, "--kv-offload", &options->kv_offload,
-               "Folder for keys and values that memory has no room for; never changes output", group)
+               "Folder for keys and values that memory has no room for, or host, of a model on a card: host "
+               "memory; never changes output",
+               group)
           ->check(CheckNotEmpty);
   AddValue(app, "--kv-memory", &options->kv_memory,
            "With --kv-offload: MiB of keys and values in memory; -1: half of what is free", group)

@@ -47,6 +47,7 @@ Json MemoryJson(const MemoryPlan& plan) {
                {"weights", plan.weights},
                {"kv_at_context", plan.kv_at_context},
                {"kv_in_file", plan.kv_in_file},
+               {"kv_on_host", plan.kv_on_host},
                {"kv_from_disk", plan.kv_from_disk},
                {"disk_bytes_per_second", plan.disk_bytes_per_second},
                {"scratch", plan.scratch},
@@ -163,7 +164,9 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
   std::string text =
       FormatBytes(plan.total()) + ": weights " + FormatBytes(plan.weights) + ", KV cache " +
       FormatBytes(plan.kv_at_context) +
-      (plan.kv_in_file > 0 ? " and " + FormatBytes(plan.kv_in_file) + " in a file" + FormatDisk(plan) : "") +
+      (plan.kv_in_file == 0 ? std::string()
+                            : " and " + FormatBytes(plan.kv_in_file) +
+                                  (plan.kv_on_host ? " in host memory" : " in a file" + FormatDisk(plan))) +
       " at a context of " + std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
   if (plan.draft_states > 0) text += ", texts it keeps " + FormatBytes(plan.draft_states);

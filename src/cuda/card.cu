@@ -62,13 +62,27 @@ class Card final : public Runtime {
     Keep(cudaFree(at));
   }
 
+  std::byte* AllocateOnHost(size_t bytes) override {
+    const Use use(*this);
+    void* at = nullptr;
+    if (cudaHostAlloc(&at, bytes, cudaHostAllocMapped) == cudaSuccess) return static_cast<std::byte*>(at);
+    cudaGetLastError();  // it is told, and nothing else is wrong
+    return nullptr;
+  }
+
+  void FreeOnHost(std::byte* at) override {
+    const Use use(*this);
+    Keep(cudaStreamSynchronize(stream_.stream));
+    Keep(cudaFreeHost(at));
+  }
+
   // Copies from memory of the host that is not locked are staged before they return, and those to it are done
   // when they return; the wait makes sure of memory of other kinds.
   void Copy(const void* from, void* to, size_t bytes) override {
     if (bytes == 0) return;
     const Use use(*this);
     Keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.stream));
-    if (IsHosts(to)) Keep(cudaStreamSynchronize(stream_.stream));
+    if (IsHosts(to) || IsLocked(from)) Keep(cudaStreamSynchronize(stream_.stream));
   }
 
   void Fill(std::byte* at, size_t bytes, std::byte with) override {
@@ -106,6 +120,11 @@ class Card final : public Runtime {
     cudaPointerAttributes attributes;
     if (cudaPointerGetAttributes(&attributes, at) != cudaSuccess) return true;
     return attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged;
+  }
+
+  static bool IsLocked(const void* at) {
+    cudaPointerAttributes attributes;
+    return cudaPointerGetAttributes(&attributes, at) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
   }
 
   void Keep(cudaError_t error) {

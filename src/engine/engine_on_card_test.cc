@@ -277,6 +277,30 @@ TEST_F(EngineOnCard, TheMemoryOfADraftIsTheHosts) {
   EXPECT_EQ(taken(*gpu) - taken(*cpu), copy);
 }
 
+// All of it in host memory, and what is chosen of it on the card.
+TEST_F(EngineOnCard, ACacheInHostMemoryIsReadWhereItLies) {
+  const ModelOptions options = {.kv_offload = "host", .kv_memory = 0};
+  const auto cpu = Load("cpu"), gpu = Load("cuda:0", options);
+  EXPECT_EQ(Load("cpu", options)->info().memory.kv_in_file, 0U);
+  const MemoryPlan& plan = gpu->info().memory;
+  EXPECT_TRUE(plan.kv_on_host);
+  EXPECT_EQ(plan.kv_at_context, 0U);
+  EXPECT_EQ(plan.kv_in_file, cpu->info().memory.kv_at_context);
+  std::vector<GenerationRequest> requests = {Request("ppm", 300), Request("partial", 300),
+                                             Request("none", 300)};
+  requests.back().partial_verification = {
+      .enabled = true, .sink = 16, .budget = 32, .window = 16, .refresh = 8};
+  for (GenerationRequest& request : requests) {
+    request.n_predict = 6;
+    const auto session = gpu->NewSession();
+    EXPECT_EQ(Write(*gpu, **session, request), Write(*cpu, request)) << request.speculation.type;
+    EXPECT_GE(card_->host_bytes(), plan.kv_in_file);
+  }
+  const Status status = TryLoad("cuda:0", {.kv_offload = "/tmp"}).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("--kv-offload /tmp: the cache of a card cannot lie in a file"));
+}
+
 // ---- What goes wrong
 
 TEST_F(EngineOnCard, ACardThatCannotBeUsedIsOneLineOrLeftToTheCpu) {

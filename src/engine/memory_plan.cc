@@ -203,11 +203,33 @@ int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available, uint64_
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available) {
   if (options.kv_offload.empty()) return {};
   const uint64_t bytes = options.kv_memory < 0 ? available / 2 : uint64_t(options.kv_memory) << 20;
-  return {.folder = options.kv_offload, .memory_chunks = bytes / kv_chunk};
+  return {.folder = OffloadFolder(options),
+          .memory_chunks = bytes / kv_chunk,
+          .to_host = options.kv_offload == kOffloadToHost};
+}
+
+std::string OffloadFolder(const ModelOptions& options) {
+  return options.kv_offload == kOffloadToHost ? "" : options.kv_offload;
+}
+
+Status CheckCardOffload(const ModelOptions& options) {
+  if (OffloadFolder(options).empty()) return {};
+  return Unsupported(
+      "--kv-offload " + options.kv_offload +
+      ": the cache of a card cannot lie in a file; with --kv-offload host what the card has no "
+      "room for lies in host memory");
 }
 
 Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
   if (plan.kv_in_file == 0) return {};
+  if (plan.kv_on_host) {
+    const uint64_t free = AvailableMemory();
+    if (free == 0 || free >= plan.kv_in_file) return {};
+    return ResourceExhausted("--kv-offload host: " + FormatBytes(plan.kv_in_file) +
+                             " of the key-value cache are to lie in host memory, and " + FormatBytes(free) +
+                             " are free; a smaller context (-c) or more of the card's memory (--kv-memory) "
+                             "needs less");
+  }
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (error) return IoError("--kv-offload " + folder + ": " + error.message());

@@ -61,9 +61,17 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
 // in tests.
 uint64_t AvailableMemory(const std::string& root = "");
 
+// ModelOptions::kv_offload: not in a file but, of a card's cache, in host memory.
+inline constexpr char kOffloadToHost[] = "host";
+// The folder of a file. Empty: there is none.
+std::string OffloadFolder(const ModelOptions& options);
+// kUnsupported: a card's cache cannot lie there.
+Status CheckCardOffload(const ModelOptions& options);
+
 // How much of the cache lies in memory with these options, in chunks of `kv_chunk` bytes.
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available);
-// kResourceExhausted, with the numbers, if the folder's disk has no room for what the plan wants there.
+// kResourceExhausted, with the numbers, if the folder's disk or the host has no room for what the plan wants
+// there.
 Status CheckOffload(const std::string& folder, const MemoryPlan& plan);
 
 // "117.2 MiB", for people.

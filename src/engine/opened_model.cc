@@ -38,8 +38,7 @@ Status CheckOptions(const ModelOptions& options) {
 
 Status CheckDevice(const Device& device, const ModelSpec& spec, const KvLayout& layout,
                    const ModelOptions& options) {
-  if (device.has_memory() && !options.kv_offload.empty())
-    return Unsupported("--kv-offload: the cache of a card cannot lie in a file");
+  if (device.has_memory()) LS_TRY(CheckCardOffload(options));
   if (Status status = device.Check(spec, layout); !status.ok())
     return Status(status.code(), options.path + ": " + status.message());
   return {};
@@ -82,13 +81,16 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
   model.needs.draft_on_host = on_card;
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
   const uint64_t of_host = AvailableMemory(), available = on_card ? model.device->FreeMemory() : of_host;
-  if (!options.kv_offload.empty()) {
+  // On the CPU all is in host memory.
+  const bool to_host = on_card && options.kv_offload == kOffloadToHost;
+  if (to_host || !OffloadFolder(options).empty()) {
     model.offload = OffloadOf(options, model.needs.kv_chunk, available);
     model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
   }
   info.memory = PlanMemory(model.needs, available, of_host);
+  info.memory.kv_on_host = to_host;
   model.layout = layout;
-  model.speeds = MeasureOffload(options.kv_offload, &info.memory);
+  model.speeds = MeasureOffload(OffloadFolder(options), &info.memory);
   return model;
 }
 
@@ -115,10 +117,10 @@ Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files) {
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
   const MemoryPlan& plan = model.info.memory;
   LS_TRY(CheckMemory(options.path, model.needs, plan.available, /*by_option=*/true, plan.host_available));
-  LS_TRY(CheckOffload(options.kv_offload, model.info.memory));
+  LS_TRY(CheckOffload(OffloadFolder(options), plan));
   if (options.kv_offload_anyway) return {};
   const uint64_t as_q8 = KvBytesAsQ8(model.layout, model.spec.n_layer, model.info.memory);
-  return CheckOffloadPays(options.kv_offload, model.info.memory, as_q8, model.speeds);
+  return CheckOffloadPays(OffloadFolder(options), model.info.memory, as_q8, model.speeds);
 }
 
 Result<ModelInfo> InspectModel(const ModelOptions& options) {

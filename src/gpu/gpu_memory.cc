@@ -42,7 +42,7 @@ float* GpuStates::Take(size_t floats) const {
 }
 
 GpuChunks::~GpuChunks() {
-  for (std::byte* const chunk : spare_) card_->Free(chunk);
+  for (std::byte* const chunk : spare_) Free(chunk);
 }
 
 Result<std::byte*> GpuChunks::Take() {
@@ -53,7 +53,12 @@ Result<std::byte*> GpuChunks::Take() {
     return chunk;
   }
   spare_.reserve(kMostSpare);  // so that Return cannot fail
-  if (std::byte* const chunk = card_->Allocate(chunk_bytes_); chunk != nullptr) return chunk;
+  std::byte* const chunk = on_host_ ? card_->AllocateOnHost(chunk_bytes_) : card_->Allocate(chunk_bytes_);
+  if (chunk != nullptr) return chunk;
+  if (on_host_) {
+    return ResourceExhausted("no memory of the host that " + card_->facts().name +
+                             " could read for more of the key-value cache");
+  }
   return ResourceExhausted("no memory of " + card_->facts().name +
                            " for more of the key-value cache: " + std::to_string(card_->FreeMemory() >> 20) +
                            " MiB are free; a smaller --ctx-size or a smaller type (--cache-type-k/-v q8_0) "
@@ -65,7 +70,7 @@ void GpuChunks::Return(std::byte* chunk) {
   if (spare_.size() < kMostSpare && spare_.capacity() > 0) {
     spare_.push_back(chunk);
   } else {
-    card_->Free(chunk);
+    Free(chunk);
   }
 }
 

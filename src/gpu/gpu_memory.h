@@ -104,10 +104,11 @@ class GpuStates final : public StateMemory {
   Runtime& card_;
 };
 
+// In the card's memory, or in the host's, which the card reads where it lies.
 class GpuChunks final : public ChunkMemory {
  public:
-  GpuChunks(std::shared_ptr<Runtime> card, size_t chunk_bytes)
-      : card_(std::move(card)), chunk_bytes_(chunk_bytes) {}
+  GpuChunks(std::shared_ptr<Runtime> card, size_t chunk_bytes, bool on_host = false)
+      : card_(std::move(card)), chunk_bytes_(chunk_bytes), on_host_(on_host) {}
   ~GpuChunks() override;
 
   Result<std::byte*> Take() override;
@@ -117,8 +118,11 @@ class GpuChunks final : public ChunkMemory {
   // Chunks that wait for the next who wants one: taking memory of a card waits for all it does.
   static constexpr size_t kMostSpare = 64;
 
+  void Free(std::byte* chunk) const { on_host_ ? card_->FreeOnHost(chunk) : card_->Free(chunk); }
+
   const std::shared_ptr<Runtime> card_;
   const size_t chunk_bytes_;
+  const bool on_host_;
   std::mutex mutex_;
   std::vector<std::byte*> spare_;
 };

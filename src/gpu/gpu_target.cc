@@ -118,8 +118,12 @@ class GpuTarget final : public Target {
   std::shared_ptr<ChunkPool> NewPool(const KvLayout& layout, int n_layer,
                                      const KvOffload& offload) const override {
     LS_CHECK(offload.folder.empty());  // refused where options are read
-    std::vector<ChunkTier> tiers = {
-        {.memory = std::make_shared<GpuChunks>(card_, KvChunkBytes(layout, n_layer))}};
+    const size_t bytes = KvChunkBytes(layout, n_layer);
+    std::vector<ChunkTier> tiers = {{.memory = std::make_shared<GpuChunks>(card_, bytes)}};
+    if (offload.to_host) {
+      tiers.front().most_chunks = offload.memory_chunks;
+      tiers.push_back({.memory = std::make_shared<GpuChunks>(card_, bytes, /*on_host=*/true)});
+    }
     return std::make_shared<ChunkPool>(layout, n_layer, std::move(tiers), mover_);
   }
   std::unique_ptr<LayerPrefix> NewPrefix(const KvLayout& layout, int n_layers) const override {

@@ -86,10 +86,11 @@ class ChunkPool {
   const std::shared_ptr<KvChunk::Pool> shared_;
 };
 
-// Chunks beyond host memory.
+// Chunks beyond the memory where models compute.
 struct KvOffload {
   std::string folder = {};   // where a file for them is made; empty: all are in memory
   size_t memory_chunks = 0;  // so many are in memory, and what comes after them in the file
+  bool to_host = false;      // of a card: or after them in host memory
 };
 std::shared_ptr<ChunkPool> MakeHostPool(const KvLayout& layout, int n_layer, const KvOffload& offload = {});
 

@@ -39,9 +39,12 @@ class Runtime {
   virtual std::byte* Allocate(size_t bytes) = 0;
   // Once what is in the stream is done.
   virtual void Free(std::byte* at) = 0;
+  // Memory of the host that bodies read and write where it lies. Null: there is no room.
+  virtual std::byte* AllocateOnHost(size_t bytes) = 0;
+  virtual void FreeOnHost(std::byte* at) = 0;
 
-  // Behind what is in the stream. Either end may be the host's: `from` may change once this has returned, and
-  // `to`, if it is the host's, is there by then.
+  // Behind what is in the stream. Either end may be the host's, of any kind: `from` may change once this has
+  // returned, and `to`, if it is the host's, is there by then.
   virtual void Copy(const void* from, void* to, size_t bytes) = 0;
   virtual void Fill(std::byte* at, size_t bytes, std::byte with) = 0;
   // Behind what is in the stream.

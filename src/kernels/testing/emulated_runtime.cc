@@ -59,7 +59,7 @@ EmulatedRuntime::EmulatedRuntime(size_t memory_bytes, int multiprocessors)
 }
 
 EmulatedRuntime::~EmulatedRuntime() {
-  if (!taken_.empty()) Die("memory was not given back");
+  if (!taken_.empty() || !on_host_.empty()) Die("memory was not given back");
   munmap(memory_, memory_bytes_);
 }
 
@@ -74,6 +74,9 @@ uint64_t EmulatedRuntime::FreeMemory() const {
 
 bool EmulatedRuntime::Holds(const void* at) const {
   const auto* byte = static_cast<const std::byte*>(at);
+  for (const auto& [begin, bytes] : on_host_) {
+    if (byte >= begin && byte < begin + bytes) return true;
+  }
   return byte >= memory_ && byte < memory_ + memory_bytes_;
 }
 
@@ -108,6 +111,28 @@ void EmulatedRuntime::Free(std::byte* at) {
   CheckEndOf(at, taken->second);
   n_taken_ -= Taken(taken->second);
   taken_.erase(taken);
+}
+
+std::byte* EmulatedRuntime::AllocateOnHost(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  void* const at = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (at == nullptr) return nullptr;
+  std::memset(at, kGarbage, bytes);
+  on_host_[static_cast<std::byte*>(at)] = bytes;
+  return static_cast<std::byte*>(at);
+}
+
+void EmulatedRuntime::FreeOnHost(std::byte* at) {
+  const std::lock_guard lock(mutex_);
+  if (on_host_.erase(at) == 0) Die("memory of the host was given back that was not taken");
+  std::free(at);
+}
+
+size_t EmulatedRuntime::host_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t all = 0;
+  for (const auto& [at, bytes] : on_host_) all += bytes;
+  return all;
 }
 
 void EmulatedRuntime::Copy(const void* from, void* to, size_t bytes) {

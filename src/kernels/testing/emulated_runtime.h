@@ -26,6 +26,8 @@ class EmulatedRuntime final : public gpu::Runtime {
   uint64_t FreeMemory() const override;
   std::byte* Allocate(size_t bytes) override;
   void Free(std::byte* at) override;
+  std::byte* AllocateOnHost(size_t bytes) override;
+  void FreeOnHost(std::byte* at) override;
   void Copy(const void* from, void* to, size_t bytes) override;
   void Fill(std::byte* at, size_t bytes, std::byte with) override;
   Status Wait() override;
@@ -34,7 +36,8 @@ class EmulatedRuntime final : public gpu::Runtime {
   void DieAfter(int64_t launches);
   int64_t n_launches() const { return n_launches_; }
   int64_t n_copies() const { return n_copies_; }
-  bool Holds(const void* at) const;
+  // Of the host's memory that bodies may touch.
+  size_t host_bytes() const;
 
  protected:
   void LaunchBody(int number, const void* args) override;
@@ -43,6 +46,7 @@ class EmulatedRuntime final : public gpu::Runtime {
   class Opened;
 
   size_t Taken(size_t bytes) const;
+  bool Holds(const void* at) const;
   void CheckEndOf(const std::byte* at, size_t bytes) const;
   bool IsAlive() const { return n_launches_ < most_launches_; }
 
@@ -53,6 +57,7 @@ class EmulatedRuntime final : public gpu::Runtime {
   size_t touched_ = 0;                  // bytes from the beginning on that were ever taken
   std::map<std::byte*, size_t> taken_;  // bytes asked for
   size_t n_taken_ = 0;                  // bytes
+  std::map<std::byte*, size_t> on_host_;
   int64_t n_launches_ = 0, n_copies_ = 0, most_launches_ = INT64_MAX;
 };
 
