@@ -12,8 +12,28 @@ namespace longspec::cuda {
 namespace {
 
 using kernels::gpu::CardFacts;
+using kernels::gpu::LaunchGraph;
+using kernels::gpu::LaunchList;
 using kernels::gpu::LaunchTable;
 using kernels::gpu::Runtime;
+
+const LaunchTable& Launches() {
+  static const LaunchTable table = {
+      .products = CardProductLaunches(), .attention = CardAttentionLaunches(), .rows = CardRowLaunches()};
+  return table;
+}
+
+class CardGraph final : public LaunchGraph {
+ public:
+  explicit CardGraph(cudaGraphExec_t exec) : exec_(exec) {}
+  ~CardGraph() override { cudaGraphExecDestroy(exec_); }
+  CardGraph(const CardGraph&) = delete;
+  CardGraph& operator=(const CardGraph&) = delete;
+  cudaGraphExec_t exec() const { return exec_; }
+
+ private:
+  const cudaGraphExec_t exec_;
+};
 
 class Card final : public Runtime {
  public:
@@ -27,12 +47,15 @@ class Card final : public Runtime {
   }
   ~Card() override {
     if (stream_.stream != nullptr) cudaStreamDestroy(stream_.stream);
+    if (captured_ != nullptr) cudaStreamDestroy(captured_);
   }
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
 
   cudaError_t Begin() {
     const Use use(*this);
+    const cudaError_t error = cudaStreamCreateWithFlags(&captured_, cudaStreamNonBlocking);
+    if (error != cudaSuccess) return error;
     return cudaStreamCreateWithFlags(&stream_.stream, cudaStreamNonBlocking);
   }
 
@@ -90,6 +113,27 @@ class Card final : public Runtime {
     Keep(cudaMemsetAsync(at, static_cast<int>(with), bytes, stream_.stream));
   }
 
+  // What goes wrong here does not concern the stream: the launches can still be made one by one.
+  std::unique_ptr<LaunchGraph> MakeGraph(const LaunchList& launches) override {
+    const Use use(*this);
+    CardStream captured = {.stream = captured_};
+    cudaGraph_t graph = nullptr;
+    if (cudaStreamBeginCapture(captured_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return NoGraph();
+    launches.ForEach([&](int number, const void* args) { Launches().Of(number)(&captured, args); });
+    if (cudaStreamEndCapture(captured_, &graph) != cudaSuccess) return NoGraph();
+    cudaGraphExec_t exec = nullptr;
+    const cudaError_t error =
+        captured.error != cudaSuccess ? captured.error : cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    if (error != cudaSuccess) return NoGraph();
+    return std::make_unique<CardGraph>(exec);
+  }
+
+  void LaunchAsOne(const LaunchGraph& graph) override {
+    const Use use(*this);
+    Keep(cudaGraphLaunch(static_cast<const CardGraph&>(graph).exec(), stream_.stream));
+  }
+
   Status Wait() override {
     const Use use(*this);
     Keep(cudaStreamSynchronize(stream_.stream));
@@ -100,10 +144,8 @@ class Card final : public Runtime {
 
  protected:
   void LaunchBody(int number, const void* args) override {
-    static const LaunchTable table = {
-        .products = CardProductLaunches(), .attention = CardAttentionLaunches(), .rows = CardRowLaunches()};
     const Use use(*this);
-    table.Of(number)(&stream_, args);
+    Launches().Of(number)(&stream_, args);
   }
 
  private:
@@ -115,6 +157,11 @@ class Card final : public Runtime {
    private:
     const std::lock_guard<std::mutex> lock_;
   };
+
+  static std::unique_ptr<LaunchGraph> NoGraph() {
+    cudaGetLastError();  // it is told
+    return nullptr;
+  }
 
   static bool IsHosts(const void* at) {
     cudaPointerAttributes attributes;
@@ -135,6 +182,7 @@ class Card final : public Runtime {
   CardFacts facts_;
   mutable std::mutex mutex_;
   CardStream stream_;
+  cudaStream_t captured_ = nullptr;  // into which graphs are captured
 };
 
 // Whether the program has kernels that were compiled for this card.

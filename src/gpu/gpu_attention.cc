@@ -2,6 +2,7 @@
 #include "gpu/gpu_attention.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <map>
 #include <string>
@@ -70,6 +71,12 @@ size_t SharedBytes(KvType type, int head_dim, int entries) {
                   []<typename Body>() { return Body::GridOf(gpu::AttentionArgs()).shared_bytes; });
 }
 
+// The next number of 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...: at most a quarter more.
+size_t Rounder(size_t n) {
+  const size_t step = std::bit_floor(std::max(n, size_t{4})) / 4;
+  return (n + step - 1) / step * step;
+}
+
 // Chunks that a row sees.
 int ChunksOfRow(const RowView& row) {
   const int total = row.end + static_cast<int>(row.tail.size());
@@ -91,10 +98,12 @@ Status CheckGpuAttention(const AttentionShape& shape, const KvLayout& layout) {
   return {};
 }
 
-GpuAttention::GpuAttention(Runtime& card, const AttentionShape& shape, GpuBuffer* states, size_t state_bytes)
+GpuAttention::GpuAttention(Runtime& card, const AttentionShape& shape, GpuBuffer* states,
+                           gpu::LaunchList* launches, size_t state_bytes)
     : card_(card),
       shape_(shape),
       states_(states),
+      launches_(launches),
       most_states_(state_bytes / sizeof(float) / (Z(shape.n_kv_head) * row_states())),
       lists_(card),
       tails_(card) {}
@@ -169,6 +178,7 @@ void GpuAttention::Plan(std::span<const AttentionSegment> segments) {
     part.back().rows = segment.rows.subspan(first);
   }
   finish();
+  if (n_rows <= kFewRows && n_parts() == 1) RoundLists();
 
   size_t most_states = 0;
   for (const Part& of : parts_) most_states = std::max(most_states, Z(of.n_states));
@@ -178,13 +188,26 @@ void GpuAttention::Plan(std::span<const AttentionSegment> segments) {
     if (item_tails_[i] != kNoTail) items_[i].tails = tails_.At<const std::byte*>(item_tails_[i]);
   }
   lists_.Clear();
-  at_ = {.items = lists_.Add(items_),
-         .rows = lists_.Add(rows_),
-         .slots = lists_.Add(slots_),
-         .parts = lists_.Add(state_numbers_),
+  // Those whose length the number of rows says, those that are rounded, and the one that is neither.
+  at_ = {.rows = lists_.Add(rows_),
          .part_begins = lists_.Add(state_begins_),
-         .out_rows = lists_.Add(out_rows_)};
+         .out_rows = lists_.Add(out_rows_),
+         .items = lists_.Add(items_),
+         .parts = lists_.Add(state_numbers_),
+         .slots = lists_.Add(slots_)};
   lists_.Bring();
+}
+
+// Of the only part.
+void GpuAttention::RoundLists() {
+  Part& part = parts_.front();
+  // An item without rows writes no state.
+  items_.resize(Rounder(items_.size()), {});
+  item_tails_.resize(items_.size(), kNoTail);
+  part.item_end = static_cast<int>(items_.size());
+  state_numbers_.resize(Rounder(state_numbers_.size()));
+  const size_t n_states = Z(part.n_states);
+  part.n_states = static_cast<int>(std::max(n_states, std::min(Rounder(n_states), most_states_)));
 }
 
 void GpuAttention::PlanPart(std::span<const AttentionSegment> segments, int row_begin) {
@@ -257,9 +280,9 @@ void GpuAttention::Run(ThreadTeam::Worker& /*worker*/, int layer, const float* q
         .head_dim = shape_.head_dim,
         .scale = shape_.scale};
     WithBody(KernelType(layout_.k_type), shape_.head_dim, entries_,
-             [&]<typename Body>() { card_.Launch<Body>(args); });
+             [&]<typename Body>() { launches_->Add<Body>(args); });
     const auto merge = [&]<int kOfDims>() {
-      card_.Launch<gpu::MergeStates<kOfDims>>(
+      launches_->Add<gpu::MergeStates<kOfDims>>(
           {.rows = args.rows + part.row_begin,
            .states = args.states,
            .parts = lists_.At<int32_t>(at_.parts),

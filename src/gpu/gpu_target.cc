@@ -16,6 +16,7 @@
 #include "gpu/gpu_attention.h"
 #include "gpu/gpu_logits.h"
 #include "gpu/gpu_weights.h"
+#include "gpu/repeated_launches.h"
 #include "kernels/gpu/bodies.h"
 #include "kernels/packing.h"
 #include "kv/kv_mover.h"
@@ -102,10 +103,11 @@ class GpuTarget final : public Target {
         logit_memory_(*card_),
         rows_(*card_, ShapeOf(spec_), max_rows, on_host.input_forms),
         lists_(*card_),
+        repeated_(*card_),
         plan_(
             spec_,
             [this](const AttentionShape& shape) {
-              return std::make_unique<GpuAttention>(*card_, shape, &attention_states_);
+              return std::make_unique<GpuAttention>(*card_, shape, &attention_states_, &launches_);
             },
             max_rows) {
     for (const AttentionSpec& kind : spec_.attentions) rotations_.emplace_back(spec_.rope_of(kind));
@@ -140,6 +142,9 @@ class GpuTarget final : public Target {
     size_t queries;  // whose query is at each place of attention's
   };
 
+  // Starts what the layers of a pass are, as `list` lists it: all it reads was brought.
+  template <typename List>
+  void LaunchPass(const List& list);
   // Rows of x as their tokens' embeddings (token_of(row) < 0: it has none), and lists that launches read.
   template <typename TokenOf>
   void Bring(const TokenOf& token_of, std::span<const int> logit_places);
@@ -189,6 +194,8 @@ class GpuTarget final : public Target {
   size_t places_ = 0;             // of each row its place
   size_t logit_places_ = 0;       // of the rows that pass the head
   std::vector<float> embedded_;
+  gpu::LaunchList launches_;
+  RepeatedLaunches repeated_;
   PassPlan plan_;
 };
 
@@ -253,6 +260,17 @@ void GpuTarget::BeginPrefixRows(std::span<const ForwardSegment> segments) {
 
 // ---- Passes
 
+template <typename List>
+void GpuTarget::LaunchPass(const List& list) {
+  launches_.Clear();
+  stream_.Run(list);
+  if (plan_.n_rows() <= GpuAttention::kFewRows) {
+    repeated_.Launch(launches_);
+  } else {
+    card_->LaunchAll(launches_);
+  }
+}
+
 Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments) {
   LS_TRY(plan_.Plan(segments));
   const auto n_logit_rows = static_cast<int>(plan_.logit_rows().size());
@@ -269,7 +287,7 @@ Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments
         },
         logit_places);
     BeginPrefixRows(segments);
-    stream_.Run([&](ThreadTeam::Worker& worker) {
+    LaunchPass([&](ThreadTeam::Worker& worker) {
       const int first_layer = stage(0).layer_begin;
       if (first_layer > 0) Tap(first_layer - 1);
       for (size_t s = 0; s < plan_.stages().size(); ++s) {
@@ -299,7 +317,7 @@ Status GpuTarget::RunPrefix(std::span<const PrefixSegment> segments) {
   if (n_rows == 0) return {};
   try {
     Bring([&](const PassRow& row) { return segments[Z(row.segment)].tokens[Z(row.index)]; }, {});
-    stream_.Run([&](ThreadTeam::Worker& worker) {
+    LaunchPass([&](ThreadTeam::Worker& worker) {
       for (int layer = 0; layer < stage(0).layer_end; ++layer) RunLayer(worker, 0, layer, false);
     });
   } catch (const std::bad_alloc&) {
@@ -335,7 +353,7 @@ void GpuTarget::RunLayer(ThreadTeam::Worker& worker, size_t s, int layer, bool t
   FinishKeys(s, layer, n_rows);
   FinishHeads(q, spec_.n_head, n_rows, w.vector(kQueryBias), w.vector(kQueryNorm));
   Rotate(q, spec_.n_head, n_rows, spec.attention);
-  card_->Launch<gpu::Each<gpu::QueriesByHead>>({.of = {.q = q,
+  launches_.Add<gpu::Each<gpu::QueriesByHead>>({.of = {.q = q,
                                                        .rows = lists_.At<int32_t>(lists.queries),
                                                        .n_rows = n_rows,
                                                        .n_kv_head = spec_.n_head_kv,
@@ -378,7 +396,7 @@ void GpuTarget::FinishKeys(size_t s, int layer, int n_rows) {
   FinishHeads(v, spec_.n_head_kv, n_rows, w.vector(kValueBias), nullptr);
   Rotate(k, spec_.n_head_kv, n_rows, spec.attention);
   const KvLayout& layout = stage(s).kinds[Z(spec.attention)].places.front().to->layout;
-  card_->Launch<gpu::StoreKv>(
+  launches_.Add<gpu::StoreKv>(
       {.k = k,
        .v = v,
        .row_stride = kv_width(),
@@ -398,11 +416,11 @@ void GpuTarget::FinishKeys(size_t s, int layer, int n_rows) {
 void GpuTarget::FinishHeads(float* of, int n_heads, int n_rows, const float* bias, const float* norm) {
   const int width = n_heads * spec_.head_dim;
   if (bias != nullptr) {
-    card_->Launch<gpu::Each<gpu::WithBias>>(
+    launches_.Add<gpu::Each<gpu::WithBias>>(
         {.of = {.x = of, .bias = bias, .width = width}, .out = of, .n = n_rows * width});
   }
   if (norm != nullptr) {
-    card_->Launch<gpu::RmsNorm>({.rows = {.x = of,
+    launches_.Add<gpu::RmsNorm>({.rows = {.x = of,
                                           .stride = spec_.head_dim,
                                           .w = norm,
                                           .n = spec_.head_dim,
@@ -414,7 +432,7 @@ void GpuTarget::FinishHeads(float* of, int n_heads, int n_rows, const float* bia
 }
 
 void GpuTarget::Rotate(float* of, int n_heads, int n_rows, int kind) {
-  card_->Launch<gpu::Rope>({.x = of,
+  launches_.Add<gpu::Rope>({.x = of,
                             .row_stride = int64_t{n_heads} * spec_.head_dim,
                             .head_stride = spec_.head_dim,
                             .cos_sin = lists_.At<float>(angles_[Z(kind)]),
@@ -436,13 +454,13 @@ void GpuTarget::AddMlp(const LayerSpec& spec, const GpuWeights::Layer& w, int n_
   const auto activate = [&]<typename Gate>() {
     const gpu::GatedRows<Gate> source = {.g = gate, .u = up, .stride = spec_.n_ff};
     if (forms.q8k) {
-      card_->Launch<gpu::Quantize<gpu::ToQ8K, gpu::GatedRows<Gate>>>(
+      launches_.Add<gpu::Quantize<gpu::ToQ8K, gpu::GatedRows<Gate>>>(
           {.source = source, .out = rows_.q8k.as<kernels::Q8KBlock>(), .n = spec_.n_ff, .n_rows = n_rows});
     } else if (forms.q8) {
-      card_->Launch<gpu::Quantize<gpu::ToQ8, gpu::GatedRows<Gate>>>(
+      launches_.Add<gpu::Quantize<gpu::ToQ8, gpu::GatedRows<Gate>>>(
           {.source = source, .out = rows_.q8.as<kernels::Q8Block>(), .n = spec_.n_ff, .n_rows = n_rows});
     } else {
-      card_->Launch<gpu::Each<gpu::Gated<Gate>>>(
+      launches_.Add<gpu::Each<gpu::Gated<Gate>>>(
           {.of = {.g = gate, .u = up}, .out = rows_.activated.as<float>(), .n = n_rows * spec_.n_ff});
     }
   };
@@ -461,7 +479,7 @@ void GpuTarget::AddProduct(const PackedMatrix& w, const float* input, const floa
     return;
   }
   Multiply(w, input, normed(), n_rows, false);
-  card_->Launch<gpu::RmsNorm>({.rows = {.x = normed(),
+  launches_.Add<gpu::RmsNorm>({.rows = {.x = normed(),
                                         .stride = spec_.n_embd,
                                         .w = norm,
                                         .n = spec_.n_embd,
@@ -489,7 +507,7 @@ void GpuTarget::Tap(int layer) {
     float* const to = tapped_.as<float>() + tap.at;
     Gather(x(), spec_.n_embd, places_, tap.row_begin, n, to);
     if (layer != HiddenTap::kFinal) continue;
-    card_->Launch<gpu::RmsNorm>({.rows = {.x = to,
+    launches_.Add<gpu::RmsNorm>({.rows = {.x = to,
                                           .stride = spec_.n_embd,
                                           .w = weights_.output_norm,
                                           .n = spec_.n_embd,
@@ -507,11 +525,11 @@ void GpuTarget::Norm(const float* of, const float* w, int n_rows, const Forms& f
   const gpu::NormRows rows = {
       .x = of, .stride = spec_.n_embd, .w = w, .n = spec_.n_embd, .n_rows = n_rows, .eps = spec_.rms_eps};
   if (!forms.f32 && !forms.q8) {
-    card_->Launch<gpu::QuantizeNorm<gpu::ToQ8K>>({.rows = rows, .out = rows_.q8k.as<kernels::Q8KBlock>()});
+    launches_.Add<gpu::QuantizeNorm<gpu::ToQ8K>>({.rows = rows, .out = rows_.q8k.as<kernels::Q8KBlock>()});
   } else if (!forms.f32 && !forms.q8k) {
-    card_->Launch<gpu::QuantizeNorm<gpu::ToQ8>>({.rows = rows, .out = rows_.q8.as<kernels::Q8Block>()});
+    launches_.Add<gpu::QuantizeNorm<gpu::ToQ8>>({.rows = rows, .out = rows_.q8.as<kernels::Q8Block>()});
   } else {
-    card_->Launch<gpu::RmsNorm>({.rows = rows, .y = normed(), .y_stride = spec_.n_embd});
+    launches_.Add<gpu::RmsNorm>({.rows = rows, .y = normed(), .y_stride = spec_.n_embd});
     Convert(normed(), spec_.n_embd, n_rows, forms);
   }
 }
@@ -519,11 +537,11 @@ void GpuTarget::Norm(const float* of, const float* w, int n_rows, const Forms& f
 void GpuTarget::Convert(const float* of, int width, int n_rows, const Forms& forms) {
   const gpu::PlainRows source = {.x = of, .stride = width};
   if (forms.q8k) {
-    card_->Launch<gpu::Quantize<gpu::ToQ8K>>(
+    launches_.Add<gpu::Quantize<gpu::ToQ8K>>(
         {.source = source, .out = rows_.q8k.as<kernels::Q8KBlock>(), .n = width, .n_rows = n_rows});
   }
   if (forms.q8) {
-    card_->Launch<gpu::Quantize<gpu::ToQ8>>(
+    launches_.Add<gpu::Quantize<gpu::ToQ8>>(
         {.source = source, .out = rows_.q8.as<kernels::Q8Block>(), .n = width, .n_rows = n_rows});
   }
 }
@@ -532,7 +550,7 @@ void GpuTarget::Convert(const float* of, int width, int n_rows, const Forms& for
 void GpuTarget::Multiply(const PackedMatrix& w, const float* input, float* y, int n_rows, bool add) {
   if (!kernels::IsQuantized(w.format)) {
     kernels::WithFloatFormat(w.format, [&](auto f) {
-      card_->Launch<gpu::FloatRows<decltype(f)::kValue>>({.w = w.data,
+      launches_.Add<gpu::FloatRows<decltype(f)::kValue>>({.w = w.data,
                                                           .group_bytes = w.group_bytes,
                                                           .n_in = w.n_in,
                                                           .n_out = w.n_out,
@@ -556,7 +574,7 @@ void GpuTarget::Multiply(const PackedMatrix& w, const float* input, float* y, in
                                .y_stride = w.n_out,
                                .n_rows = n_rows,
                                .add = add},
-                              [&](auto body, const auto& args) { card_->Launch<decltype(body)>(args); });
+                              [&](auto body, const auto& args) { launches_.Add<decltype(body)>(args); });
   };
   if (kernels::HasSuperBlocks(w.format)) {
     kernels::WithSuperFormat(w.format, [&](auto f) {
@@ -570,11 +588,11 @@ void GpuTarget::Multiply(const PackedMatrix& w, const float* input, float* y, in
 }
 
 void GpuTarget::Add(float* to, const float* y, int64_t n) {
-  card_->Launch<gpu::Each<gpu::Sum>>({.of = {.x = to, .y = y}, .out = to, .n = static_cast<int>(n)});
+  launches_.Add<gpu::Each<gpu::Sum>>({.of = {.x = to, .y = y}, .out = to, .n = static_cast<int>(n)});
 }
 
 void GpuTarget::Gather(const float* from, int width, size_t rows, int first, int n, float* to) {
-  card_->Launch<gpu::Each<gpu::GatheredRows>>(
+  launches_.Add<gpu::Each<gpu::GatheredRows>>(
       {.of = {.from = from, .rows = lists_.At<int32_t>(rows) + first, .width = width},
        .out = to,
        .n = n * width});

@@ -66,6 +66,28 @@ TEST(GpuTarget, CachesOfAllTypesAreTheCpus) {
   }
 }
 
+// Passes of few rows that launch the same again are a graph: what changes between them, tokens, positions,
+// trees, chunks and logits, must not be what it was.
+TEST(GpuTarget, PassesThatRepeatAreTheCpus) {
+  TwoTargets both({.architecture = "gemma3", .n_layers = 7});
+  OnBoth on(both);
+  const auto text = on.New(), other = on.New();
+  const Tokens tokens = RandomTokens(400);
+  for (int at = 0; at < 240; at += 60)
+    on.Pass({&text}, {{.tokens = Part(tokens, at, at + 60), .logits = LogitsFor::kNone}});
+  const std::vector<int32_t> chain = {-1, 0, 1}, fan = {-1, 0, 0};
+  int at = 240;
+  // Up to behind the end of a chunk.
+  for (int i = 0; i < 9; ++i) {
+    on.Pass({&text}, {{.tokens = Part(tokens, at, at + 1)}});
+    on.Pass({&text},
+            {{.tokens = Part(tokens, at + 1, at + 4), .parents = i % 2 == 0 ? chain : fan, .kept = {0}}});
+    at += 2;
+    if (i % 3 == 2) on.Pass({&other}, {{.tokens = Part(tokens, 3 * i, 3 * i + 1)}});
+    if (i == 5) on.Pass({&other}, {{.tokens = Part(tokens, 300, 350), .logits = LogitsFor::kLastRow}});
+  }
+}
+
 TEST(GpuTarget, SequencesOfAPassAreTheCpusWhateverTheyShare) {
   TwoTargets both({});
   OnBoth on(both);
@@ -84,6 +106,19 @@ TEST(GpuTarget, SequencesOfAPassAreTheCpusWhateverTheyShare) {
                                                {.tokens = Part(tokens, 340, 343)},
                                                {.tokens = Part(tokens, 350, 357), .parents = kTree},
                                                {.tokens = Part(tokens, 317, 318)}});
+}
+
+// The first chunk of a text on the card, what comes after it in memory of the host.
+TEST(GpuTarget, ChunksInHostMemoryAreTheCpus) {
+  TwoTargets both({});
+  OnBoth on(both, CacheType::kF16, {.memory_chunks = 1, .to_host = true});
+  const auto first = on.New();
+  const Tokens tokens = RandomTokens(320);
+  for (int at = 0; at < 300; at += 60)
+    on.Pass({&first}, {{.tokens = Part(tokens, at, at + 60), .logits = LogitsFor::kLastRow}});
+  const auto second = first.Fork();
+  on.Pass({&first, &second}, {{.tokens = Part(tokens, 300, 307), .parents = kTree, .kept = {0, 2}},
+                              {.tokens = Part(tokens, 310, 311)}});
 }
 
 TEST(GpuTarget, WhatIsTappedIsTheCpus) {

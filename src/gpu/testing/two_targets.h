@@ -77,12 +77,14 @@ struct TwoTargets {
     if (loaded.ok()) on_gpu = *std::move(loaded);
   }
 
-  std::shared_ptr<ChunkPool> NewPool(const Target& target, CacheType type) const {
-    return target.NewPool(spec.kv_layout(type, type), spec.n_layer, {});
+  std::shared_ptr<ChunkPool> NewPool(const Target& target, CacheType type,
+                                     const KvOffload& offload = {}) const {
+    return target.NewPool(spec.kv_layout(type, type), spec.n_layer, offload);
   }
 
   const std::unique_ptr<Device> cpu = *MakeCpuDevice("", 2);
-  const std::unique_ptr<Device> gpu = *MakeGpuDevice(kernels::testing::CardUnderTest(), "", 2);
+  const std::shared_ptr<kernels::gpu::Runtime> card = kernels::testing::CardUnderTest();
+  const std::unique_ptr<Device> gpu = *MakeGpuDevice(card, "", 2);
   std::shared_ptr<const GgufFile> file;
   ModelSpec spec;
   std::unique_ptr<Target> on_cpu, on_gpu;
@@ -186,10 +188,11 @@ inline constexpr int kCapacity = 1024;
 // The same passes on both.
 class OnBoth {
  public:
-  explicit OnBoth(TwoTargets& both, CacheType type = CacheType::kF16)
+  // `offload`: of the card's chunks.
+  explicit OnBoth(TwoTargets& both, CacheType type = CacheType::kF16, const KvOffload& offload = {})
       : both_(both),
         cpu_pool_(both.NewPool(*both.on_cpu, type)),
-        gpu_pool_(both.NewPool(*both.on_gpu, type)) {}
+        gpu_pool_(both.NewPool(*both.on_gpu, type, offload)) {}
 
   struct Sequence {
     std::unique_ptr<FullCache> on_cpu, on_gpu;

@@ -34,6 +34,7 @@ struct CheckRows {
     int64_t stride;
     RowCheck* checks;  // (n_rows)
     int n, n_rows;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
   static Grid GridOf(const Args& a) { return {.width = a.n_rows, .shared_bytes = sizeof(RowCheck) * kWarps}; }

@@ -53,6 +53,7 @@ struct Argmax {
     int64_t stride;
     BestLogit* parts;  // (n_rows, n_parts)
     int n, n_rows, n_parts;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 256;
   static Grid GridOf(const Args& a) {
@@ -81,6 +82,7 @@ struct JoinParts {
     int n_parts, n_rows;
     int32_t* indices;  // (n_rows); 0 where nothing is above minus infinity
     T* best;           // (n_rows), or null
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = kWarp;
   static Grid GridOf(const Args& a) { return {.width = a.n_rows}; }

@@ -15,6 +15,7 @@ struct Each {
     Of of;
     typename Of::Result* out;
     int n;  // of out
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) { return {.width = CeilDiv(a.n, kThreads)}; }

@@ -28,6 +28,7 @@ struct Gated {
   LONGSPEC_GPU float At(int i) const {
     return GatedOf<Gate, Cta>(g[i], u[i]);
   }
+  bool operator==(const Gated&) const = default;
 };
 
 // The first n_rot values of each head of each row, in place.
@@ -38,6 +39,7 @@ struct Rope {
     const float* cos_sin;  // (n_rows, n_rot / 2, 2)
     int n_rows, n_heads, n_rot;
     RopePairing pairing;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) {

@@ -23,6 +23,7 @@ struct QuantizedProduct {
   int64_t y_stride;
   int n_rows;
   bool add;
+  bool operator==(const QuantizedProduct&) const = default;
 };
 
 template <typename Units, int kTiles>

@@ -21,6 +21,7 @@ struct FloatRows {
     int64_t y_stride;
     int n_rows;
     bool add;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128, kRows = 8;
 

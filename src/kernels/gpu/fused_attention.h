@@ -51,6 +51,7 @@ struct AttentionArgs {
   int64_t layer_offset;  // in a chunk
   int n_items, n_rows, n_states, n_kv_head, group, head_dim;
   float scale;
+  bool operator==(const AttentionArgs&) const = default;
 };
 
 // How many entries an item should have: more share what is read of a chunk, fewer are more items. As many as

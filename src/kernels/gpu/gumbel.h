@@ -26,6 +26,7 @@ struct Gumbel {
     const GumbelDraw* draws;   // (n_rows)
     BestKey* parts;            // (n_rows, n_parts)
     int n, n_rows, n_parts;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 64;
 

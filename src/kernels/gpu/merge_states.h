@@ -23,6 +23,7 @@ struct MergeStates {
     const int* out_rows;       // (n_rows) where a row's result goes; null: to its own place
     float* out;                // (n_rows, n_kv_head * group, head_dim)
     int n_rows, n_states, n_kv_head, group, head_dim;
+    bool operator==(const Args&) const = default;
   };
   // Chunks at a time: whole stretches, but for those that the row's first and last chunk are in.
   static constexpr int kThreads = 128, kStretches = 8, kPiece = kStretches * kStretchChunks;

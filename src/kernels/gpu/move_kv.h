@@ -25,6 +25,7 @@ struct MoveSlots {
     int64_t layer_bytes;
     // Of a key: codes of so many bytes (1, 2 or 4), then scales; of a value all bytes, an even number.
     int key_code_bytes, key_codes, key_scales, value_bytes;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) { return {.width = a.n_kv_head, .height = a.n_layer}; }
@@ -86,6 +87,7 @@ struct MoveBlocks {
     const BlockCopy* moves;
     int n_moves;
     int key_pieces, value_pieces;  // of 16 bytes
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) { return {.width = a.n_moves}; }

@@ -15,6 +15,7 @@ struct NormRows {
   const float* w;
   int n, n_rows;
   float eps;
+  bool operator==(const NormRows&) const = default;
 };
 
 // Of one row, in the block's shared memory.
@@ -71,6 +72,7 @@ struct RmsNorm {
     NormRows rows;
     float* y;
     int64_t y_stride;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) {
@@ -91,6 +93,7 @@ struct QuantizeNorm {
   struct Args {
     NormRows rows;
     typename To::Block* out;  // (n_rows, n / To::kBlock)
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 256;
   static Grid GridOf(const Args& a) {

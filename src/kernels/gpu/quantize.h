@@ -162,6 +162,7 @@ struct PlainRows {
   LONGSPEC_GPU void Read(int row, int at, float* to) const {
     Read4<Cta>(x + row * stride + at, to);
   }
+  bool operator==(const PlainRows&) const = default;
 };
 
 template <class Gate>
@@ -178,6 +179,7 @@ struct GatedRows {
     LONGSPEC_UNROLL
     for (int i = 0; i < 4; ++i) to[i] = GatedOf<Gate, Cta>(gate[i], up[i]);
   }
+  bool operator==(const GatedRows&) const = default;
 };
 
 // Lanes thread, thread + n_threads, ... of row `row`, n values long.
@@ -203,6 +205,7 @@ struct Quantize {
     Source source;
     typename To::Block* out;  // (n_rows, n / To::kBlock)
     int n, n_rows;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) {

@@ -17,6 +17,7 @@ struct WithBias {
   LONGSPEC_GPU float At(int i) const {
     return Cta::Add(x[i], bias[i % width]);
   }
+  bool operator==(const WithBias&) const = default;
 };
 
 // In place, if x is where the sum goes.
@@ -28,6 +29,7 @@ struct Sum {
   LONGSPEC_GPU float At(int i) const {
     return Cta::Add(x[i], y[i]);
   }
+  bool operator==(const Sum&) const = default;
 };
 
 // Some rows, side by side.
@@ -40,6 +42,7 @@ struct GatheredRows {
   LONGSPEC_GPU float At(int i) const {
     return from[int64_t{rows[i / width]} * width + i % width];
   }
+  bool operator==(const GatheredRows&) const = default;
 };
 
 // Queries in the order in which attention reads them: (n_kv_head, n_rows, group), numbers of a row's group of
@@ -54,6 +57,7 @@ struct QueriesByHead {
     const int at = i / group, head = at / n_rows;
     return q[(int64_t{rows[at % n_rows]} * n_kv_head + head) * group + i % group];
   }
+  bool operator==(const QueriesByHead&) const = default;
 };
 
 }  // namespace longspec::kernels::gpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A card as a host sees it: memory that the host cannot address, and one stream in which copies and bodies
-// (cta.h) follow each other. Either an NVIDIA card (cuda/cuda_runtime.h) or, in tests, fibers and memory that
-// may not be touched (kernels/testing/emulated_runtime.h).
+// A card as a host sees it: memory that the host cannot address, and one stream in which copies, bodies
+// (cta.h) and graphs of these follow each other. Either an NVIDIA card (cuda/cuda_runtime.h) or, in tests,
+// fibers and memory that may not be touched (kernels/testing/emulated_runtime.h).
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/gpu/launch_list.h"
 #include "longspec/status.h"
 
 namespace longspec::kernels::gpu {
@@ -22,9 +23,11 @@ struct CardFacts {
   uint64_t memory_bytes = 0;
 };
 
-// The number of a body among those that a runtime launches (bodies.h).
-template <class Body>
-consteval int BodyNumber();
+// Launches that a card starts as one, with the arguments that they had when it was made: a runtime's own.
+class LaunchGraph {
+ public:
+  virtual ~LaunchGraph() = default;
+};
 
 // Thread-safe. What goes wrong on the card is told by Wait, and from then on nothing is right.
 class Runtime {
@@ -52,6 +55,15 @@ class Runtime {
   void Launch(const typename Body::Args& args) {
     LaunchBody(BodyNumber<Body>(), &args);
   }
+  // One after the other.
+  void LaunchAll(const LaunchList& launches) {
+    launches.ForEach([this](int number, const void* args) { LaunchBody(number, args); });
+  }
+  // The same as one, which takes the host less long. Null: the card makes none of these, or no more of them.
+  // REQUIRES: each of the bodies was launched before.
+  virtual std::unique_ptr<LaunchGraph> MakeGraph(const LaunchList& launches) = 0;
+  // Behind what is in the stream. REQUIRES: this runtime made it.
+  virtual void LaunchAsOne(const LaunchGraph& graph) = 0;
 
   // Until all of that is done. kIo: what went wrong since the card is used.
   virtual Status Wait() = 0;

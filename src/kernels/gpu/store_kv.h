@@ -124,6 +124,7 @@ struct StoreKv {
     std::byte* keys;
     std::byte* values;
     int offset;  // in the chunk
+    bool operator==(const Place&) const = default;
   };
   struct Args {
     const float* k;  // (n_rows, n_heads, head_dim), rows row_stride apart
@@ -135,6 +136,7 @@ struct StoreKv {
     int64_t layer_offset;                // from the first layer's bytes to those of this one
     int n_rows, n_heads, head_dim;
     KvType k_type, v_type;
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 128;
   static Grid GridOf(const Args& a) {

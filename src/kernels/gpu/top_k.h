@@ -18,6 +18,7 @@ struct TopK {
     uint64_t* scratch;  // (n_rows, k)
     float* values;      // (n_rows, k)
     int32_t* indices;   // (n_rows, k)
+    bool operator==(const Args&) const = default;
   };
   static constexpr int kThreads = 512;
   static Grid GridOf(const Args& a) { return {.width = a.n_rows, .shared_bytes = sizeof(Shared)}; }

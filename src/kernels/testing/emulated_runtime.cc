@@ -24,6 +24,12 @@ constexpr size_t kGap = gpu::Runtime::kAlignment;
   std::abort();
 }
 
+class EmulatedGraph final : public gpu::LaunchGraph {
+ public:
+  explicit EmulatedGraph(const gpu::LaunchList& of) : launches(of) {}
+  const gpu::LaunchList launches;
+};
+
 }  // namespace
 
 // While it lives, memory may be touched.
@@ -165,6 +171,19 @@ void EmulatedRuntime::LaunchBody(int number, const void* args) {
   if (!IsAlive()) return;
   ++n_launches_;
   table.Of(number)(nullptr, args);
+}
+
+std::unique_ptr<gpu::LaunchGraph> EmulatedRuntime::MakeGraph(const gpu::LaunchList& launches) {
+  const std::lock_guard lock(mutex_);
+  if (n_graphs_ == most_graphs_) return nullptr;
+  ++n_graphs_;
+  return std::make_unique<EmulatedGraph>(launches);
+}
+
+void EmulatedRuntime::LaunchAsOne(const gpu::LaunchGraph& graph) {
+  const std::lock_guard lock(mutex_);
+  ++n_graph_launches_;
+  LaunchAll(static_cast<const EmulatedGraph&>(graph).launches);
 }
 
 std::shared_ptr<gpu::Runtime> CardUnderTest() { return std::make_shared<EmulatedRuntime>(); }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "kernels/gpu/bodies.h"
@@ -30,12 +31,19 @@ class EmulatedRuntime final : public gpu::Runtime {
   void FreeOnHost(std::byte* at) override;
   void Copy(const void* from, void* to, size_t bytes) override;
   void Fill(std::byte* at, size_t bytes, std::byte with) override;
+  std::unique_ptr<gpu::LaunchGraph> MakeGraph(const gpu::LaunchList& launches) override;
+  // With the arguments that it was made with, whatever these are today.
+  void LaunchAsOne(const gpu::LaunchGraph& graph) override;
   Status Wait() override;
 
   // So many launches from now on are the last; then the card is gone.
   void DieAfter(int64_t launches);
   int64_t n_launches() const { return n_launches_; }
   int64_t n_copies() const { return n_copies_; }
+  // So many graphs are made, and then no more.
+  void LimitGraphs(int64_t most) { most_graphs_ = most; }
+  int64_t n_graphs() const { return n_graphs_; }
+  int64_t n_graph_launches() const { return n_graph_launches_; }
   // Of the host's memory that bodies may touch.
   size_t host_bytes() const;
 
@@ -59,6 +67,7 @@ class EmulatedRuntime final : public gpu::Runtime {
   size_t n_taken_ = 0;                  // bytes
   std::map<std::byte*, size_t> on_host_;
   int64_t n_launches_ = 0, n_copies_ = 0, most_launches_ = INT64_MAX;
+  int64_t n_graphs_ = 0, n_graph_launches_ = 0, most_graphs_ = INT64_MAX;
 };
 
 // Parts of its table (gpu/bodies.h).
