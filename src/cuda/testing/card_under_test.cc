@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// gpu_cuda_test: the suites of gpu_test on a card.
+// gpu_cuda_test: the suites of gpu_test, and drafts beside a model, on a card.
 #include "kernels/testing/card_under_test.h"
 
 #include <cstdio>
