@@ -3,7 +3,7 @@
 """Builds and runs the tests; the last line is `N passed, N failed` (and `, N skipped` if some were).
 
   run_tests.py [STAGE...]       if none is named: checks ci trainer installed, which are all tests
-  run_tests.py all              these, and under sanitizers: checks ci trainer dev tsan fuzz installed
+  run_tests.py all              these, under sanitizers, and for cards: checks ci trainer dev tsan fuzz installed cuda
   run_tests.py --build STAGE... builds what the tests of these stages need, and runs nothing
 
   checks     programs that read the tree: floors, texts, format, the tools' own tests, what must not compile
@@ -17,6 +17,7 @@
   installed  a consumer of the installed library, the code of README.md, and instruction counts
   real       the coder models, which people use (make model, make model MODEL=coder-0.5b), and Gemma: facts of others,
              self-check, long prompts; only if named, and skipped without them
+  cuda       where nvcc is: kernels compiled for one kind of card; if named for all kinds, and the programs are linked
   arm        the modules below the engine, cross-compiled for AArch64, under emulation and without the slow tests;
              only if named
 
@@ -532,6 +533,17 @@ def real(tally):
                                       {"LONGSPEC_BIN": str(BUILD / "ci" / "longspec")}))
 
 
+def cuda(tally):
+    """All of it takes many minutes, and what a change breaks it breaks for the newest kind."""
+    is_named = "cuda" in sys.argv[1:]
+    result = result_of_check("device code",
+                             [sys.executable, "tools/check_device_code.py", *(["80", "90"] if is_named else ["90"])])
+    tally.add(*result)
+    has_nvcc = not result[3]
+    if is_named and has_nvcc and build("cuda", ["cuda_check", "kernels_cuda_test", "gpu_cuda_test"], tally):
+        build("cuda-release", ["longspec"], tally)
+
+
 def arm(tally):
     if not build("arm", CONFIGURED, tally):
         return
@@ -548,7 +560,7 @@ def arm(tally):
 
 
 DEFAULT_STAGES = (checks, ci, trainer, installed)
-ALL_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed)  # what `all` names
+ALL_STAGES = (checks, ci, trainer, dev, tsan, fuzz, installed, cuda)  # what `all` names
 STAGES = {stage.__name__: stage for stage in (*ALL_STAGES, real, arm)}
 
 
