@@ -61,7 +61,7 @@ std::vector<DraftPart> BeagleModel::Parts() {
 
 DraftMemory BeagleModel::Working(const SpeculationOptions&, const TargetFacts& target,
                                  int64_t n_logits) const {
-  return StateBlockMemory(layer.block, target, n_logits);
+  return BlockMemory(layer.block, target, n_logits);
 }
 
 BeagleForward::BeagleForward(std::shared_ptr<const BeagleModel> model, std::shared_ptr<DraftKeys> keys,
@@ -93,7 +93,7 @@ void BeagleForward::MakeRoom(std::span<const BeagleRow> rows) {
 }
 
 // Those that have no slot so far; they get one.
-std::span<const StateBlock::Row> BeagleForward::ParentsToProject(std::span<const BeagleRow> rows) {
+std::span<const BlockForward::Row> BeagleForward::ParentsToProject(std::span<const BeagleRow> rows) {
   rows_.clear();
   parents_.clear();
   for (const BeagleRow& row : rows) {
@@ -130,7 +130,7 @@ void BeagleForward::ProjectParents(std::span<const Piece> pieces) {
   });
 }
 
-std::span<const StateBlock::Row> BeagleForward::Place(std::span<const BeagleRow> rows) {
+std::span<const BlockForward::Row> BeagleForward::Place(std::span<const BeagleRow> rows) {
   rows_.clear();
   for (const BeagleRow& row : rows) {
     Node& node = nodes_[Z(row.node)];

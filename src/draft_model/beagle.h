@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "draft/growing_drafter.h"
+#include "draft_model/block_forward.h"
 #include "draft_model/draft_block.h"
 #include "draft_model/learned_draft.h"
-#include "draft_model/state_block.h"
 #include "model/shared_parts.h"
 
 namespace longspec {
@@ -55,17 +55,17 @@ struct BeagleRows final : ForwardRows<BeagleRows, BeagleForward, BeagleRow> {
 // first run: states of the last level never are.
 class BeagleForward {
  public:
-  static constexpr int kMaxRows = StateBlock::kMaxRows;
+  static constexpr int kMaxRows = BlockForward::kMaxRows;
 
   static std::shared_ptr<DraftLane> MakeLane(const BeagleModel& model, const SharedParts& target) {
-    return StateBlock::MakeLane(target, model.layer, model.head);
+    return BlockForward::MakeLane(target, model.layer, model.head);
   }
 
-  // As a StateBlock's.
+  // As a BlockForward's.
   BeagleForward(std::shared_ptr<const BeagleModel> model, std::shared_ptr<DraftKeys> keys, int capacity,
                 std::shared_ptr<DraftLane> lane);
 
-  // StateBlock's, of final hidden states.
+  // BlockForward's, of final hidden states.
   Status Follow(std::span<const int32_t> committed) { return block_.Follow(committed); }
   Status Read(const CommittedRows& rows);
 
@@ -80,7 +80,7 @@ class BeagleForward {
   int n_projected() const { return n_projected_; }
   // A node's own state, (n_embd). REQUIRES: it was run.
   const float* state(int node) const;
-  const StateBlock& block() const { return block_; }
+  const BlockForward& block() const { return block_; }
   size_t bytes() const { return block_.bytes() + states_.capacity() * sizeof(float); }
 
  private:
@@ -101,16 +101,16 @@ class BeagleForward {
 
   // Of its own rows.
   void MakeRoom(std::span<const BeagleRow> rows);
-  std::span<const StateBlock::Row> ParentsToProject(std::span<const BeagleRow> rows);
-  std::span<const StateBlock::Row> Place(std::span<const BeagleRow> rows);
+  std::span<const BlockForward::Row> ParentsToProject(std::span<const BeagleRow> rows);
+  std::span<const BlockForward::Row> Place(std::span<const BeagleRow> rows);
 
   const std::shared_ptr<const BeagleModel> model_;
-  StateBlock block_;
+  BlockForward block_;
   std::vector<Node> nodes_;
   std::vector<float> states_;  // (nodes, n_embd)
-  std::vector<StateBlock::Row> rows_;
+  std::vector<BlockForward::Row> rows_;
   std::vector<int> parents_;  // nodes whose states are to become keys
-  std::vector<StateBlock::Part> parts_;
+  std::vector<BlockForward::Part> parts_;
   std::vector<std::vector<TokenScore>> next_;
   int n_projected_ = 0;
 };

@@ -19,10 +19,10 @@
 #include "draft/pass_meeting.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "draft_model/block_forward.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
-#include "draft_model/state_block.h"
 #include "draft_model/trained_range.h"
 #include "kv/chunk_pool.h"
 
@@ -72,12 +72,12 @@ std::vector<DraftPart> ExitModel::Parts() {
 // Its block's; keys and values of guesses in the target's first layers; and attention of the pass in which
 // rows join that have passed those.
 DraftMemory ExitModel::Working(const SpeculationOptions&, const TargetFacts& target, int64_t n_logits) const {
-  DraftMemory plan = StateBlockMemory(layer.block, target, n_logits);
+  DraftMemory plan = BlockMemory(layer.block, target, n_logits);
   plan.with_target += KvChunkBytes(target.cache, exit_layer + 1);
   plan.fixed += AttentionPlan::MostBytes(target.sizes.attention(), 1, kKvChunk);
   // States that a row reads besides: of those that wait or run, and of every node of a tree.
   if (reads_feature)
-    plan.fixed += (2 * Z(StateBlock::kMaxRows) + kKvChunk) * Z(target.sizes.n_embd) * sizeof(float);
+    plan.fixed += (2 * Z(BlockForward::kMaxRows) + kKvChunk) * Z(target.sizes.n_embd) * sizeof(float);
   return plan;
 }
 
@@ -100,11 +100,11 @@ struct ExitRows final : ForwardRows<ExitRows, ExitForward, ExitRow> {
 // Running guesses through the target's first layers, and through the draft's block behind them.
 class ExitForward {
  public:
-  static constexpr int kMaxRows = StateBlock::kMaxRows;
+  static constexpr int kMaxRows = BlockForward::kMaxRows;
 
   static std::shared_ptr<DraftLane> MakeLane(const ExitModel& model, const SharedParts& target) {
-    return StateBlock::MakeLane(target, model.layer, model.head,
-                                model.reads_feature ? &model.feature : nullptr);
+    return BlockForward::MakeLane(target, model.layer, model.head,
+                                  model.reads_feature ? &model.feature : nullptr);
   }
 
   ExitForward(std::shared_ptr<const ExitModel> model, Target& target, const KvCache& cache,
@@ -118,7 +118,7 @@ class ExitForward {
         feature_(model_->reads_feature ? Z(width()) : 0) {}
 
   const ExitModel* model() const { return model_.get(); }
-  const StateBlock& block() const { return block_; }
+  const BlockForward& block() const { return block_; }
   const LayerPrefix& prefix() const { return *prefix_; }
 
   Status Follow(std::span<const int32_t> committed) {
@@ -182,7 +182,7 @@ class ExitForward {
     }
     return {.cache = &cache_, .tokens = tokens_, .parents = parents_, .prefix = prefix_.get()};
   }
-  StateBlock::Part Place(size_t n_rows) {
+  BlockForward::Part Place(size_t n_rows) {
     rows_.clear();
     for (int row = prefix_->n_rows() - static_cast<int>(n_rows); row < prefix_->n_rows(); ++row) {
       LS_CHECK(block_.NewSlot() == row);
@@ -244,7 +244,7 @@ class ExitForward {
   const std::shared_ptr<const ExitModel> model_;
   Target& target_;
   const KvCache& cache_;
-  StateBlock block_;
+  BlockForward block_;
   const std::unique_ptr<LayerPrefix> prefix_;  // the tree that is being grown, or that was last
   // Where the draft reads final states: that of position last_, the newest that was read (-1: it is not
   // known), and what stands for them below the root, by row of the prefix, (n_rows, n_embd).
@@ -253,10 +253,10 @@ class ExitForward {
 
   // Of one pass, its own rows.
   std::vector<int32_t> tokens_, parents_;
-  std::vector<StateBlock::Row> rows_;
+  std::vector<BlockForward::Row> rows_;
   // And of all.
   std::vector<PrefixSegment> segments_;
-  std::vector<StateBlock::Part> parts_;
+  std::vector<BlockForward::Part> parts_;
   std::vector<float> inputs_;  // final states or outputs, (n_rows, n_embd)
   std::vector<std::vector<TokenScore>> next_;
 };

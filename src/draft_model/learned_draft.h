@@ -18,11 +18,11 @@
 #include "base/status_macros.h"
 #include "draft/drafter_entry.h"
 #include "draft/tree_shape.h"
+#include "draft_model/block_forward.h"
 #include "draft_model/draft_block.h"
 #include "draft_model/draft_lane.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/draft_weights.h"
-#include "draft_model/state_block.h"
 #include "kv/chunk_pool.h"
 #include "model/shared_parts.h"
 #include "network/model_tensors.h"
@@ -156,12 +156,12 @@ constexpr DrafterEntry LearnedEntry(DrafterEntry own) {
   return own;
 }
 
-// The activations and the one layer of keys and values of a StateBlock.
-inline DraftMemory StateBlockMemory(const DraftBlock& block, const TargetFacts& target, int64_t n_logits) {
+// The activations and the one layer of keys and values of a BlockForward.
+inline DraftMemory BlockMemory(const DraftBlock& block, const TargetFacts& target, int64_t n_logits) {
   // And as many states that wait.
-  const uint64_t states = uint64_t{StateBlock::kMaxRows} * static_cast<uint64_t>(block.shape.n_embd);
+  const uint64_t states = uint64_t{BlockForward::kMaxRows} * static_cast<uint64_t>(block.shape.n_embd);
   DraftMemory memory = {.fixed =
-                            DraftLane::Bytes(StateBlock::Size(block, n_logits)) + states * sizeof(float)};
+                            DraftLane::Bytes(BlockForward::Size(block, n_logits)) + states * sizeof(float)};
   memory.kv_chunk = memory.kept_chunk =
       KvChunkBytes(DraftCacheLayout(block.shape.n_head_kv, block.shape.head_dim, target.cache), 1);
   return memory;

@@ -18,10 +18,10 @@
 #include "draft/pass_meeting.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "draft_model/block_forward.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
-#include "draft_model/state_block.h"
 #include "draft_model/trained_range.h"
 #include "kv/kv_mover.h"
 #include "kv/layer_view.h"
@@ -93,7 +93,7 @@ DraftMemory LongspecModel::Working(const SpeculationOptions&, const TargetFacts&
                                    int64_t n_logits) const {
   DraftMemory plan;
   if (own_keys) {
-    plan = StateBlockMemory(block, target, 0);
+    plan = BlockMemory(block, target, 0);
   } else if (target.is_on_card) {
     plan.kv_chunk = target.cache.layer_bytes();
   }
@@ -326,7 +326,7 @@ class LongspecDrafter final : public GrowingDrafter {
   const KvCache* const cache_;
   TrainedRange range_;
   LongspecForward forward_;
-  std::optional<StateBlock> own_keys_;
+  std::optional<BlockForward> own_keys_;
   std::unique_ptr<LayerView> last_layer_;  // the target's; null: it has keys of its own
 
   // The tree that is being grown.
@@ -339,7 +339,7 @@ class LongspecDrafter final : public GrowingDrafter {
 struct OwnKeys {
   static std::shared_ptr<DraftLane> MakeLane(const LongspecModel& model, const SharedParts& target) {
     constexpr int64_t kNoHead = 0;
-    return std::make_shared<DraftLane>(target, StateBlock::Size(model.block, kNoHead),
+    return std::make_shared<DraftLane>(target, BlockForward::Size(model.block, kNoHead),
                                        std::vector<const DraftMatrix*>{&model.cross.k, &model.cross.v});
   }
 };

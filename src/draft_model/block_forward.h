@@ -32,7 +32,7 @@ struct StateBefore {
   StateRows states = {};           // (rows.n_output_rows, n_embd)
 };
 
-class StateBlock {
+class BlockForward {
  public:
   static constexpr int kMaxRows = 32;  // of one pass
 
@@ -50,11 +50,11 @@ class StateBlock {
   // `keys`: where its keys and values lie, and are found by sequences that begin alike. `capacity`:
   // positions. `lane`: of this block. `sees_first`: whether rows of a tree see position 0, which a draft
   // that reads the state before each token has not learned.
-  StateBlock(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
-             std::shared_ptr<DraftLane> lane, bool sees_first = true);
-  ~StateBlock();
-  StateBlock(const StateBlock&) = delete;
-  StateBlock& operator=(const StateBlock&) = delete;
+  BlockForward(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
+               std::shared_ptr<DraftLane> lane, bool sees_first = true);
+  ~BlockForward();
+  BlockForward(const BlockForward&) = delete;
+  BlockForward& operator=(const BlockForward&) = delete;
 
   // --- Committed positions.
 
@@ -88,7 +88,7 @@ class StateBlock {
   };
   // Rows of a sequence in a pass over those of several. `of`: its block, of the same model.
   struct Part {
-    StateBlock* of;
+    BlockForward* of;
     std::span<const Row> rows;
   };
   // The rows of the passes that follow, at most kMaxRows; one part of each sequence. Throws std::bad_alloc.

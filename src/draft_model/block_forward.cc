@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft_model/state_block.h"
+#include "draft_model/block_forward.h"
 
 #include <algorithm>
 #include <numeric>
@@ -12,16 +12,16 @@
 
 namespace longspec {
 
-std::shared_ptr<DraftLane> StateBlock::MakeLane(const SharedParts& target, const DraftLayer& layer,
-                                                const DraftHead& head, const DraftMatrix* other) {
+std::shared_ptr<DraftLane> BlockForward::MakeLane(const SharedParts& target, const DraftLayer& layer,
+                                                  const DraftHead& head, const DraftMatrix* other) {
   std::vector<const DraftMatrix*> matrices = layer.matrices();
   matrices.push_back(&head.matrix);
   if (other != nullptr) matrices.push_back(other);
   return std::make_shared<DraftLane>(target, Size(layer.block, head.matrix.n_out()), matrices);
 }
 
-StateBlock::StateBlock(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
-                       std::shared_ptr<DraftLane> lane, bool sees_first)
+BlockForward::BlockForward(const DraftBlock& block, std::shared_ptr<DraftKeys> keys, int capacity,
+                           std::shared_ptr<DraftLane> lane, bool sees_first)
     : rope_(block.rope),
       width_(block.shape.n_embd),
       kept_keys_(std::move(keys)),
@@ -32,19 +32,19 @@ StateBlock::StateBlock(const DraftBlock& block, std::shared_ptr<DraftKeys> keys,
       waiting_before_(block.shape.n_embd),
       lane_(std::move(lane)) {}
 
-StateBlock::~StateBlock() {
+BlockForward::~BlockForward() {
   static_cast<void>(Settle());  // what could not be settled is not shared
   Share();
 }
 
-size_t StateBlock::bytes() const {
+size_t BlockForward::bytes() const {
   return cache_->bytes() + slots_.bytes() + waiting_states_.bytes() + waiting_before_.bytes() +
          (tokens_.capacity() + positions_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
          lane_->bytes();
 }
 
 // Forgets the states of `position` and after it.
-void StateBlock::KeepBefore(int position) {
+void BlockForward::KeepBefore(int position) {
   positions_.erase(std::ranges::lower_bound(positions_, position), positions_.end());
   cache_->Truncate(static_cast<int>(positions_.size()));
   waiting_.erase(std::ranges::lower_bound(waiting_, position), waiting_.end());
@@ -54,13 +54,13 @@ void StateBlock::KeepBefore(int position) {
 }
 
 // For other sequences: states up to the first position that it has not read.
-void StateBlock::Share() {
+void BlockForward::Share() {
   size_t n = 0;
   while (n < positions_.size() && positions_[n] == static_cast<int32_t>(n)) ++n;
   kept_keys_->Keep(std::span(tokens_).first(n), *cache_);
 }
 
-Status StateBlock::Follow(std::span<const int32_t> committed) {
+Status BlockForward::Follow(std::span<const int32_t> committed) {
   LS_TRY(Settle());
   // The last token's state is asked of the target again, as the root of a tree.
   const auto before = BeforeLast(committed);
@@ -75,8 +75,8 @@ Status StateBlock::Follow(std::span<const int32_t> committed) {
   return {};
 }
 
-Status StateBlock::Read(const CommittedRows& rows, const StateRows& states, const DraftAttention& w,
-                        std::span<const float> norm, const StateBefore& before) {
+Status BlockForward::Read(const CommittedRows& rows, const StateRows& states, const DraftAttention& w,
+                          std::span<const float> norm, const StateBefore& before) {
   if (rows.rows.empty()) return {};
   const auto n_rows = static_cast<int>(rows.rows.size());
   KeepBefore(rows.first);  // what the target computed again is read again
@@ -103,7 +103,7 @@ Status StateBlock::Read(const CommittedRows& rows, const StateRows& states, cons
   return {};
 }
 
-Status StateBlock::Settle() {
+Status BlockForward::Settle() {
   if (waiting_.empty()) return {};
   const auto n_rows = static_cast<int>(waiting_.size());
   LS_ASSIGN(KvTransaction kept, cache_->Begin(n_rows));
@@ -127,10 +127,10 @@ Status StateBlock::Settle() {
   return {};
 }
 
-void StateBlock::PlaceKeys(std::span<const Part> parts) {
+void BlockForward::PlaceKeys(std::span<const Part> parts) {
   places_.clear();
   for (const Part& part : parts) {
-    StateBlock& of = *part.of;
+    BlockForward& of = *part.of;
     LS_CHECK(places_.size() + part.rows.size() <= Z(kMaxRows));
     of.slots_.Reserve(of.n_slots_);
     of.slot_writer_ = of.slots_.writer();
@@ -143,14 +143,14 @@ void StateBlock::PlaceKeys(std::span<const Part> parts) {
 
 // What is kept and a tail together are one sequence of keys, whatever positions are missing between them:
 // where a key stands is in its angles.
-AttentionSegment StateBlock::View(std::span<const Row> rows) {
+AttentionSegment BlockForward::View(std::span<const Row> rows) {
   views_.clear();
   const int begin = !sees_first_ && !positions_.empty() && positions_.front() == 0 ? 1 : 0;
   for (const Row& row : rows) views_.push_back({.begin = begin, .end = cache_->length(), .tail = row.tail});
   return {.stored = kept(), .tail = slots(), .tail_begin = 0, .tail_end = n_slots_, .rows = views_};
 }
 
-void StateBlock::Place(std::span<const Part> parts) {
+void BlockForward::Place(std::span<const Part> parts) {
   PlaceKeys(parts);
   segments_.clear();
   for (const Part& part : parts) segments_.push_back(part.of->View(part.rows));
