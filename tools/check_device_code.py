@@ -34,7 +34,8 @@ SKIPPED = 77
 SOURCES = ("card_attention_launches.cu", "card_product_launches.cu", "card_row_launches.cu")
 # Of PTX. Without .rn a sum and a product may become one instruction that rounds once.
 FORBIDDEN = {
-    "arithmetic that may be contracted": r"(?<![.\w])(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?\.(?:f16x2|f16|bf16|f32|f64)\b",
+    "arithmetic that may be contracted":
+        r"(?<![.\w])(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?\.(?:f16x2|f16|bf16|f32|f64)\b",
     "another rounding than to the nearest": r"\b(?:add|sub|mul|fma|div|sqrt)\.(?:rz|rm|rp)\.",
     "an approximation": r"\b\w+(?:\.\w+)*\.(?:approx|full)\b",
     "flushing": r"\b\w+(?:\.\w+)*\.ftz\b",
@@ -52,8 +53,9 @@ NEEDED = ((re.compile(r"^(?:ManyRows|FewRows|StreamedRows)<"), "IMMA"),
 
 
 def find_nvcc():
-    folders = [os.path.join(os.environ[name], "bin") for name in ("LONGSPEC_CUDA_ROOT",) if os.environ.get(name)]
-    return shutil.which("nvcc", path=os.pathsep.join([*folders, os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
+    root = os.environ.get("LONGSPEC_CUDA_ROOT")
+    folders = [*([os.path.join(root, "bin")] if root else []), os.environ.get("PATH", ""), "/usr/local/cuda/bin"]
+    return shutil.which("nvcc", path=os.pathsep.join(folders))
 
 
 def flags(text):
