@@ -252,17 +252,12 @@ template <WeightFormat F>
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(steps), wide);
 }
 
-// What a tile fetches at block `i` of super-block `super`. More than two rows compute while the next group
-// comes.
+// What a tile fetches at block `i` of super-block `super`.
 template <WeightFormat F, int R>
 [[gnu::always_inline]] inline void FetchPart(const Span<SuperScales<F>>& span, int super, int i) {
   if (span.next == nullptr) return;
-  const int block = (super - span.begin) * kBlocks + i;
-  if constexpr (R > 2) {
-    LinesAhead<kBlockLines<F>>(span.next).Fetch(block);
-  } else {
-    WeightsAhead<F>(span.quants, span.next, span.n_super * kBlocks).Fetch(block);
-  }
+  FirstTileAhead<F, R>(span.quants, span.next, span.n_super * kBlocks)
+      .Fetch((super - span.begin) * kBlocks + i);
 }
 
 // The sum over N pairs of factors and of integers of x. `pairs`: the integers, 16 bits each.

@@ -73,9 +73,9 @@ template <WeightFormat F, int R>
   AddLines<F>(Lines<0, 4, 1, 5, 2, 6, 3, 7>(), w, x, x_stride, dot);
 }
 
-// R rows against one group. At each block the next L lines from `next` on are fetched.
-template <WeightFormat F, int R, int L>
-[[gnu::noinline]] void Q8Tile(const MatmulQ8Args& a, int group, int row, const std::byte* next) {
+// R rows against one group. `ahead` fetches at each block.
+template <WeightFormat F, int R, class Ahead>
+[[gnu::noinline]] void Q8Tile(const MatmulQ8Args& a, int group, int row, const Ahead& ahead) {
   const int64_t n_block = a.w->n_in / kQuantBlock;
   const std::byte* w = a.w->data + static_cast<size_t>(group) * a.w->group_bytes;
   const GroupScales<F> scales(w, n_block);
@@ -83,9 +83,8 @@ template <WeightFormat F, int R, int L>
   __m512 acc[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) acc[r] = _mm512_setzero_ps();
-  for (int64_t b = 0; b < n_block; ++b, ++x, w += kBlockBytes<F>, next += 64 * L) {
-#pragma GCC unroll 16
-    for (int line = 0; line < L; ++line) FetchLine(next + 64 * line);
+  for (int64_t b = 0; b < n_block; ++b, ++x, w += kBlockBytes<F>) {
+    ahead.Fetch(static_cast<int>(b));
     __m512i dot[R][2];
     BlockDots<F, R>(w, x, n_block, dot);
     const __m512 d = scales.Scale(b);
@@ -110,14 +109,16 @@ template <WeightFormat F, int R, int L>
 // fetches the next group, so that memory never idles.
 template <WeightFormat F>
 void Q8Groups(const MatmulQ8Args& a) {
+  const auto n_block = static_cast<int>(a.w->n_in / kQuantBlock);
   for (int group = a.group_begin; group < a.group_end; ++group) {
-    const std::byte* next = AfterGroup(a, group);
+    const std::byte *quants = a.w->data + static_cast<size_t>(group) * a.w->group_bytes,
+                    *next = AfterGroup(a, group);
     ForEachTile<kMostRows>(a.n_rows, [&](auto rows, int row) {
       constexpr int kRows = decltype(rows)::kValue;
       if (row == 0) {
-        Q8Tile<F, kRows, kBlockLines<F>>(a, group, row, next);
+        Q8Tile<F, kRows>(a, group, row, FirstTileAhead<F, kRows>(quants, next, n_block));
       } else {
-        Q8Tile<F, kRows, 0>(a, group, row, next);
+        Q8Tile<F, kRows>(a, group, row, LinesAhead<0>(next));
       }
     });
   }

@@ -206,17 +206,40 @@ template <WeightFormat F, int R>
   }
 }
 
-// The integers of super-block `super` with R rows. Meanwhile `lines` cache lines for each pair are fetched.
+// What a tile of R rows fetches at each pair of its span: `lines` of span.next, of which the tiles each fetch
+// a part. One or two rows are one tile, and fetch the weights as they lie.
+template <WeightFormat F, int R>
+class PairsAhead {
+ public:
+  PairsAhead(const Span<SuperScales<F>>& span, int lines)
+      : few_(span.quants, span.next, span.n_super * kBlocks), next_(span.next), lines_(lines) {}
+
+  // At the next pair.
+  [[gnu::always_inline]] void Fetch() {
+    if constexpr (R <= 2) {
+      if (lines_ == 0) return;
+      for (int i = 0; i < kBlocksOfPair<F>; ++i) few_.Fetch(block_++);
+    } else {
+#pragma GCC unroll 1
+      for (int line = 0; line < lines_; ++line, next_ += 64) FetchLine(next_);
+    }
+  }
+
+ private:
+  WeightsAhead<F> few_;
+  const std::byte* next_;
+  int lines_, block_ = 0;
+};
+
+// The integers of super-block `super` with R rows. Meanwhile `ahead` fetches.
 template <WeightFormat F, int R>
 [[gnu::always_inline]] inline void AddPairs(const SuperScales<F>& scales, int64_t super, const std::byte* w,
-                                            const Rows<R>& x, const std::byte* next, int lines,
-                                            __m512i (&dots)[R]) {
+                                            const Rows<R>& x, PairsAhead<F, R>& ahead, __m512i (&dots)[R]) {
   const RowSteps<F, R> steps(x);
   const int wide = WideBlocks<F>(x);
   Clear(dots);
   for (int i = 0; i < kPairs<F>; ++i, w += kBlocksOfPair<F> * kBlockBytes<F>) {
-#pragma GCC unroll 1
-    for (int line = 0; line < lines; ++line, next += 64) FetchLine(next);
+    ahead.Fetch();
     const bool any = kHasCodes<F> || (wide >> kBlocksOfPair<F> * i & (kHasHalves<F> ? 1 : 3)) != 0;
     AddPair<F>(scales.Pair(super * kPairs<F> + i), steps, i, any, w, x, dots);
   }
@@ -227,13 +250,13 @@ template <WeightFormat F, int R>
 template <WeightFormat F, int R>
 [[gnu::noinline]] void Q8KTile(const Span<SuperScales<F>>& span, int row, int lines) {
   const SuperScales<F> scales = *span.scales;
-  const std::byte *w = span.quants, *next = span.next;
+  const std::byte* w = span.quants;
+  PairsAhead<F, R> ahead(span, lines);
   float* acc = span.acc + row * kRowGroup;
   Rows<R> x = {span.Row(row), span.n_super};
   for (int64_t super = span.begin; super < span.end; ++super, ++x.x, w += kBlocks * kBlockBytes<F>) {
     __m512i dots[R], minima[R];
-    AddPairs(scales, super, w, x, next, lines, dots);
-    next += kPairs<F> * lines * 64;
+    AddPairs(scales, super, w, x, ahead, dots);
     if constexpr (kHasMin<F>) {
       Clear(minima);
       for (int i = 0; i < kBlocks / 2; ++i) {

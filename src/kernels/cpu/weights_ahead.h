@@ -45,9 +45,10 @@ class LinesAhead {
   const std::byte* next_;
 };
 
-// Of one or two rows. They wait for memory, which delivers most if it is read as it lies and a little ahead.
-// A group ends with its scales, which are read from its first block on: so behind the last quants the next
-// group's follow, and its scales are fetched all the time.
+// Of one or two rows. They wait for memory, which delivers most if it is read as it lies, and so far ahead
+// that as many lines are on their way as it can deliver. A group ends with its scales, which are read from
+// its first block on: so behind the last quants the next group's follow, and its scales are fetched all the
+// time.
 template <WeightFormat F>
 class WeightsAhead {
  public:
@@ -59,18 +60,29 @@ class WeightsAhead {
     const int at = b + kAhead;
     const std::byte* quants = at < n_block_ ? quants_ + Offset(at) : next_ + Offset(at - n_block_);
 #pragma GCC unroll 8
-    for (size_t line = 0; line < kBlockBytes<F>; line += 64) __builtin_prefetch(quants + line);
-    __builtin_prefetch(next_ + Offset(n_block_) + static_cast<size_t>(b) * 64);
+    for (size_t line = 0; line < kBlockBytes<F>; line += 64) FetchLine(quants + line);
+    FetchLine(next_ + Offset(n_block_) + static_cast<size_t>(b) * 64);
   }
 
  private:
-  static constexpr int kAhead = static_cast<int>(2048 / kBlockBytes<F>);  // blocks
+  static constexpr int kAhead = static_cast<int>(6144 / kBlockBytes<F>);  // blocks
 
   static size_t Offset(int block) { return static_cast<size_t>(block) * kBlockBytes<F>; }
 
   const std::byte *quants_, *next_;
   int n_block_;
 };
+
+// What the first tile of R rows fetches at each block of a group.
+template <WeightFormat F, int R>
+[[gnu::always_inline]] inline auto FirstTileAhead(const std::byte* quants, const std::byte* next,
+                                                  int n_block) {
+  if constexpr (R > 2) {
+    return LinesAhead<kBlockLines<F>>(next);
+  } else {
+    return WeightsAhead<F>(quants, next, n_block);
+  }
+}
 
 }  // namespace
 }  // namespace longspec::kernels
