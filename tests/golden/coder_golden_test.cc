@@ -89,7 +89,8 @@ TEST_P(CoderGolden, GreedyTextIsEqualUpToTheFirstCloseCall) {
 std::string LongText() {
   std::string text;
   for (const char* name : {"docs/decoding.md", "src/engine/answer.cc", "docs/server.md", "src/cli/bench.cc",
-                           "docs/cli.md", "src/policy/adaptive_policy.cc"}) {
+                           "docs/cli.md", "src/policy/adaptive_policy.cc", "docs/training.md",
+                           "src/engine/engine.cc", "docs/architecture.md"}) {
     text += testing::ReadText(testing::SourcePath(name));
   }
   return text;
@@ -99,7 +100,7 @@ std::string LongText() {
 // model: only where LONGSPEC_GOLDEN_ALL asks for it too.
 TEST_P(CoderGolden, CacheTypesByLength) {
   if (!All()) GTEST_SKIP() << "LONGSPEC_GOLDEN_ALL does not ask for it";
-  constexpr size_t kRows = 64, kLengths[] = {1024, 4096, 16384}, kMost = 16384;
+  constexpr size_t kRows = 64, kLengths[] = {1024, 4096, 16384, 32768}, kMost = 32768;
   auto spec = TokenizerSpecFromGguf(*file_);
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   const auto tokenizer = Tokenizer::Create(std::move(spec).value());
@@ -107,7 +108,7 @@ TEST_P(CoderGolden, CacheTypesByLength) {
   const std::vector<int32_t> tokens = (*tokenizer)->Encode(LongText());
   ASSERT_GT(tokens.size(), kMost);
   using enum CacheType;
-  const std::pair<CacheType, CacheType> types[] = {{kF16, kF16}, {kQ8_0, kQ8_0}, {kI8, kI8}, {kI8, kF16}};
+  const std::pair<CacheType, CacheType> types[] = {{kF16, kF16}, {kI8, kI8}, {kQ8_0, kQ8_0}, {kI8, kF16}};
   std::vector<std::unique_ptr<KvCache>> caches;
   for (const auto& [k, v] : types) caches.push_back(NewCache(k, v, kMost));
   const auto vocab = static_cast<size_t>(config_.n_vocab);
