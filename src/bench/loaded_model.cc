@@ -68,16 +68,11 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
                                  ? model.card->Plan(model.spec, *model.file, max_rows)
                                  : PlanModelMemory(model.spec, *model.file, max_rows, n_threads);
   MemoryNeeds needs = NeedsOf(memory, model.spec, model.layout, ctx_size);
-  const uint64_t available = model.card != nullptr ? model.card->FreeMemory() : AvailableMemory();
-  const bool to_host = model.card != nullptr && options.kv_offload == kOffloadToHost;
-  if (to_host || !OffloadFolder(options).empty()) {
-    model.offload = OffloadOf(options, needs.kv_chunk, available);
-    needs.most_kv = model.offload.memory_chunks * needs.kv_chunk;
-  }
-  LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false));
-  MemoryPlan plan = PlanMemory(needs, available);
-  plan.kv_on_host = to_host;
-  LS_TRY(CheckOffload(OffloadFolder(options), plan));
+  const bool on_card = model.card != nullptr;
+  const uint64_t of_host = AvailableMemory(), available = on_card ? model.card->FreeMemory() : of_host;
+  model.offload = PlanOffload(options, on_card, available, &needs);
+  LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false, of_host));
+  LS_TRY(CheckOffload(OffloadFolder(options), PlanMemory(needs, available, of_host)));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));
   ModelLoadOptions load;
   load.max_rows = max_rows;

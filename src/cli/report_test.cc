@@ -253,10 +253,19 @@ TEST(Report, TheMemoryOfADraftBesideACard) {
   EXPECT_THAT(FormatMemoryPlan({.available = 9 << 20}), Not(HasSubstr("host")));
   EXPECT_THAT(FormatMemoryPlan({.host_draft = 3 << 20, .host_available = 4 << 20, .available = 9 << 20}),
               HasSubstr("; 9.0 MiB available; in the host's memory: draft model 3.0 MiB, 4.0 MiB available"));
+  EXPECT_THAT(
+      FormatMemoryPlan(
+          {.kv_in_file = 5 << 20, .kv_on_host = true, .host_draft = 3 << 20, .host_available = 9 << 20}),
+      HasSubstr("; in the host's memory: KV cache 5.0 MiB, draft model 3.0 MiB, 9.0 MiB available"));
+  EXPECT_THAT(FormatMemoryPlan({.kv_in_file = 5 << 20}), Not(HasSubstr("host")));
   ModelInfo info = SampleInfo();
   EXPECT_FALSE(InfoJson(info)["memory"].contains("host_draft"));
   info.memory.host_draft = 7;
   EXPECT_EQ(InfoJson(info)["memory"]["host_draft"], 7);
+  info.memory.kv_in_file = 8;
+  EXPECT_EQ(InfoJson(info)["memory"]["host_total"], 7);
+  info.memory.kv_on_host = true;
+  EXPECT_EQ(InfoJson(info)["memory"]["host_total"], 15);
 }
 
 TEST(EscapeText, KeepsUtf8AndShowsTheRest) {

@@ -16,6 +16,7 @@
 
 #include "draft_model/option_use.h"
 #include "draft_model/testing/longspec_files.h"
+#include "engine/memory_plan.h"
 #include "formats/tiny_model.h"
 #include "grammar/grammar.h"
 #include "kernels/gpu/runtime.h"
@@ -275,6 +276,18 @@ TEST_F(EngineOnCard, TheMemoryOfADraftIsTheHosts) {
   const uint64_t copy = on_card.host_draft - on_cpu.draft;
   EXPECT_GT(copy, 0U);
   EXPECT_EQ(taken(*gpu) - taken(*cpu), copy);
+
+  // And so is a cache that lies there: both are planned together, and taken as planned.
+  ModelOptions offloaded = drafting;
+  offloaded.kv_offload = "host";
+  offloaded.kv_memory = 0;
+  const auto both = Load("cuda:0", offloaded);
+  const MemoryPlan& plan = both->info().memory;
+  EXPECT_EQ(plan.host_draft, on_card.host_draft);
+  EXPECT_EQ(HostTotal(plan), on_card.host_draft + on_card.kv_at_context);
+  EXPECT_EQ(card_->host_bytes(), 0U);
+  EXPECT_EQ(taken(*both), taken(*gpu));
+  EXPECT_EQ(card_->host_bytes() + plan.host_draft, HostTotal(plan));
 }
 
 // All of it in host memory, and what is chosen of it on the card.

@@ -81,24 +81,14 @@ uint64_t Chunks(const MemoryNeeds& needs) {
   return (static_cast<uint64_t>(std::max(needs.ctx_size, 0)) + positions - 1) / positions;
 }
 
-// In one memory: what does not grow with the context, and what each chunk of it takes.
-struct Share {
-  uint64_t fixed = 0, chunk = 0;
-};
-
-// Of a draft, wherever it lies, but for what the target computes on.
-Share DraftShare(const MemoryNeeds& needs) {
-  return {.fixed = needs.draft.fixed + needs.draft_states(), .chunk = needs.draft.kv_chunk};
+bool FitsModel(const MemoryPlan& plan) { return plan.available == 0 || plan.total() <= plan.available; }
+bool FitsHost(const MemoryPlan& plan) {
+  return plan.host_available == 0 || HostTotal(plan) <= plan.host_available;
 }
 
-Share HostShare(const MemoryNeeds& needs) { return needs.draft_on_host ? DraftShare(needs) : Share{}; }
-
-// Where the model lies; `chunk` without its own keys and values.
-Share ModelShare(const MemoryNeeds& needs) {
-  const Share draft = needs.draft_on_host ? Share{} : DraftShare(needs);
-  return {.fixed =
-              needs.weights + needs.scratch + needs.working_set.fixed + needs.draft.with_target + draft.fixed,
-          .chunk = needs.working_set.source_chunk + needs.draft.with_target_chunk + draft.chunk};
+MemoryPlan PlanContext(MemoryNeeds needs, int ctx_size, uint64_t available, uint64_t on_host) {
+  needs.ctx_size = ctx_size;
+  return PlanMemory(needs, available, on_host);
 }
 
 // Half of what is left, as the other half is for whoever else is there.
@@ -120,37 +110,29 @@ uint64_t PromptCacheOf(const MemoryNeeds& needs, const MemoryPlan& plan) {
   return chunks * needs.kept_chunk();
 }
 
-// The largest context, at most the asked one, of which this share is no more than `available`.
-int ContextIn(const MemoryNeeds& needs, uint64_t available, const Share& share) {
-  if (available < share.fixed) return 0;
-  const uint64_t chunks = share.chunk == 0 ? kNoLimit : (available - share.fixed) / share.chunk;
-  const auto positions = static_cast<uint64_t>(needs.kv_chunk_positions);
-  const auto wanted = static_cast<uint64_t>(std::max(needs.ctx_size, 0));
-  if (chunks > wanted / positions) return needs.ctx_size;
-  return static_cast<int>(std::min(chunks * positions, wanted));
-}
-
-// Where the model lies.
-int ContextBesideModel(const MemoryNeeds& needs, uint64_t available) {
-  Share share = ModelShare(needs);
-  const uint64_t kv_all = Chunks(needs) * needs.kv_chunk;
-  const bool rest_in_file = needs.most_kv && *needs.most_kv < kv_all && share.chunk == 0;
-  if (rest_in_file && available >= share.fixed && available - share.fixed >= *needs.most_kv)
-    return needs.ctx_size;
-  share.chunk += needs.kv_chunk;
-  return ContextIn(needs, available, share);
-}
-
 // What would fit, for the end of a refusal.
 std::string Advice(const MemoryNeeds& needs, uint64_t available, uint64_t on_host, bool by_option) {
   const int fits = LargestContextThatFits(needs, available, on_host);
   if (fits == 0) {
-    const Share share = ContextBesideModel(needs, available) > 0 ? HostShare(needs) : ModelShare(needs);
-    return "no context size fits, what does not grow with it alone takes " + FormatBytes(share.fixed);
+    const MemoryPlan none = PlanContext(needs, 0, available, on_host);
+    const bool on_card = FitsModel(PlanContext(needs, 1, available, on_host));
+    return "no context size fits, what does not grow with it alone takes " +
+           FormatBytes(on_card ? HostTotal(none) : none.total());
   }
+  const bool is_hosts = FitsModel(PlanMemory(needs, available, on_host));
   return "a context size of " + std::to_string(fits) +
          (by_option ? " (-c " + std::to_string(fits) + ")" : std::string()) + " would fit" +
-         (needs.most_kv ? ", or a smaller --kv-memory may" : "");
+         (!needs.most_kv ? ""
+          : is_hosts     ? ", or a larger --kv-memory may"
+                         : ", or a smaller --kv-memory may");
+}
+
+// Whose the host's memory is to be.
+std::string OnHost(const MemoryPlan& plan) {
+  const uint64_t kv = HostTotal(plan) - plan.host_draft;
+  if (kv == 0) return "the draft model";
+  if (plan.host_draft == 0) return "the KV cache";
+  return "the KV cache (" + FormatBytes(kv) + ") and the draft model (" + FormatBytes(plan.host_draft) + ")";
 }
 
 }  // namespace
@@ -181,9 +163,10 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_
   plan.scratch = needs.scratch;
   plan.draft = needs.draft.with_target + Chunks(needs) * needs.draft.with_target_chunk;
   const uint64_t own = needs.draft.fixed + Chunks(needs) * needs.draft.kv_chunk;
+  plan.kv_on_host = needs.rest_on_host;
+  if (needs.draft_on_host || needs.rest_on_host) plan.host_available = on_host;
   if (needs.draft_on_host) {
     plan.host_draft = own + needs.draft_states();
-    plan.host_available = on_host;
   } else {
     plan.draft += own;
     plan.draft_states = needs.draft_states();
@@ -195,9 +178,23 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_
   return plan;
 }
 
+uint64_t HostTotal(const MemoryPlan& plan) {
+  return plan.host_draft + (plan.kv_on_host ? plan.kv_in_file : 0);
+}
+
+// What a plan takes grows with its chunks.
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available, uint64_t on_host) {
-  return std::min(ContextBesideModel(needs, available),
-                  ContextIn(needs, on_host == 0 ? kNoLimit : on_host, HostShare(needs)));
+  const auto fits = [&](int ctx_size) {
+    const MemoryPlan plan = PlanContext(needs, ctx_size, available, on_host);
+    return FitsModel(plan) && FitsHost(plan);
+  };
+  if (fits(needs.ctx_size)) return needs.ctx_size;
+  int most = 0, too_many = static_cast<int>(Chunks(needs));
+  while (too_many - most > 1) {
+    const int chunks = most + (too_many - most) / 2;
+    (fits(chunks * needs.kv_chunk_positions) ? most : too_many) = chunks;
+  }
+  return most * needs.kv_chunk_positions;
 }
 
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available) {
@@ -206,6 +203,15 @@ KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t ava
   return {.folder = OffloadFolder(options),
           .memory_chunks = bytes / kv_chunk,
           .to_host = options.kv_offload == kOffloadToHost};
+}
+
+KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, MemoryNeeds* needs) {
+  const bool to_host = on_card && options.kv_offload == kOffloadToHost;  // on the CPU all is in host memory
+  if (!to_host && OffloadFolder(options).empty()) return {};
+  KvOffload offload = OffloadOf(options, needs->kv_chunk, available);
+  needs->most_kv = offload.memory_chunks * needs->kv_chunk;
+  needs->rest_on_host = to_host;
+  return offload;
 }
 
 std::string OffloadFolder(const ModelOptions& options) {
@@ -221,15 +227,7 @@ Status CheckCardOffload(const ModelOptions& options) {
 }
 
 Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
-  if (plan.kv_in_file == 0) return {};
-  if (plan.kv_on_host) {
-    const uint64_t free = AvailableMemory();
-    if (free == 0 || free >= plan.kv_in_file) return {};
-    return ResourceExhausted("--kv-offload host: " + FormatBytes(plan.kv_in_file) +
-                             " of the key-value cache are to lie in host memory, and " + FormatBytes(free) +
-                             " are free; a smaller context (-c) or more of the card's memory (--kv-memory) "
-                             "needs less");
-  }
+  if (plan.kv_in_file == 0 || plan.kv_on_host) return {};
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
   if (error) return IoError("--kv-offload " + folder + ": " + error.message());
@@ -242,7 +240,7 @@ Status CheckOffload(const std::string& folder, const MemoryPlan& plan) {
 Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t available, bool by_option,
                    uint64_t on_host) {
   const MemoryPlan plan = PlanMemory(needs, available, on_host);
-  if (available > 0 && plan.total() > available) {
+  if (!FitsModel(plan)) {
     return ResourceExhausted(
         path + ": " + FormatBytes(plan.total()) + " of memory needed (weights " + FormatBytes(plan.weights) +
         ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " +
@@ -252,12 +250,11 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
         (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
         FormatBytes(available) + " available; " + Advice(needs, available, on_host, by_option));
   }
-  if (plan.host_available == 0 || plan.host_draft <= plan.host_available) return {};
-  return ResourceExhausted(path + ": " + FormatBytes(plan.host_draft) +
-                           " of the host's memory needed for the draft model at a context of " +
-                           std::to_string(plan.ctx_size) + " but " + FormatBytes(plan.host_available) +
-                           " available; " +
-                           Advice(needs, available == 0 ? kNoLimit : available, on_host, by_option));
+  if (FitsHost(plan)) return {};
+  return ResourceExhausted(path + ": " + FormatBytes(HostTotal(plan)) + " of the host's memory needed for " +
+                           OnHost(plan) + " at a context of " + std::to_string(plan.ctx_size) + " but " +
+                           FormatBytes(plan.host_available) + " available; " +
+                           Advice(needs, available, on_host, by_option));
 }
 
 uint64_t AvailableMemory(const std::string& root) {

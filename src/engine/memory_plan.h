@@ -24,6 +24,7 @@ struct MemoryNeeds {
   uint64_t kv_chunk = 0;  // bytes of one chunk of kv_chunk_positions positions
   DraftMemory draft;
   bool draft_on_host = false;  // the model lies on a card, its draft does not
+  bool rest_on_host = false;   // nor does what most_kv leaves out: it lies in host memory, not in a file
   WorkingSetMemory working_set;
   std::optional<uint64_t> most_kv;  // bytes of the cache in memory, whole chunks; nothing: all of it
   uint64_t most_prompt_cache = 0;   // bytes that may be kept of earlier prompts, if memory has room for them
@@ -45,10 +46,13 @@ MemoryNeeds NeedsOf(const ModelMemory& model, const ModelSpec& spec, const KvLay
                     const DraftMemory& draft = {}, const WorkingSetMemory& working_set = {});
 
 // `available`: bytes that the system, or the card on which the model is to lie, could give; `on_host`: bytes
-// that the system could give to the draft of a model on a card. 0 if unknown.
+// that the system could give to what of a model on a card lies in host memory. 0 if unknown.
 MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_host = 0);
 
-// The largest context, at most the asked one, whose plan fits; 0 if none does. `available` is known.
+// All that is to lie in the host's memory beside a card.
+uint64_t HostTotal(const MemoryPlan& plan);
+
+// The largest context, at most the asked one, whose plan fits; 0 if none does.
 int LargestContextThatFits(const MemoryNeeds& needs, uint64_t available, uint64_t on_host = 0);
 
 // kResourceExhausted, with the numbers and the context that would fit, if the plan exceeds what is available.
@@ -70,8 +74,10 @@ Status CheckCardOffload(const ModelOptions& options);
 
 // How much of the cache lies in memory with these options, in chunks of `kv_chunk` bytes.
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available);
-// kResourceExhausted, with the numbers, if the folder's disk or the host has no room for what the plan wants
-// there.
+// The same, and what the needs say of it. With a card, whose memory `available` is, the rest may lie in host
+// memory.
+KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, MemoryNeeds* needs);
+// kResourceExhausted, with the numbers, if the folder's disk has no room for what the plan wants there.
 Status CheckOffload(const std::string& folder, const MemoryPlan& plan);
 
 // "117.2 MiB", for people.

@@ -268,5 +268,58 @@ TEST(MemoryPlan, AnOffloadedCacheTakesWhatMemoryItMay) {
   EXPECT_THAT(CheckOffload("/tmp", large).message(), HasSubstr("are to lie there"));
 }
 
+// What a card has no room for of a cache lies in host memory, beside what a draft takes there: both are
+// counted, to the byte.
+TEST(MemoryPlan, ACacheInHostMemoryIsCountedWithTheDraftThere) {
+  MemoryNeeds needs = Needs(8192);
+  needs.most_kv = 96 * kMiB;
+  needs.rest_on_host = true;
+  EXPECT_EQ(HostTotal(PlanMemory(needs, 0)), 96 * kMiB);
+  EXPECT_TRUE(CheckMemory("m", needs, 216 * kMiB, true, 96 * kMiB).ok());
+  const Status alone = CheckMemory("m", needs, 216 * kMiB, true, 96 * kMiB - 1);
+  EXPECT_EQ(alone.code(), StatusCode::kResourceExhausted);
+  for (const char* part : {"m: 96.0 MiB of the host's memory needed for the KV cache at a context of 8192",
+                           "-c 7936", "or a larger --kv-memory may"}) {
+    EXPECT_THAT(alone.message(), HasSubstr(part));
+  }
+
+  needs.draft = {.fixed = 30 * kMiB, .kv_chunk = 2 * kMiB, .kept_chunk = kMiB};
+  needs.draft_on_host = true;
+  const MemoryPlan plan = PlanMemory(needs, 216 * kMiB, 198 * kMiB);
+  EXPECT_EQ(plan.total(), 216 * kMiB);
+  EXPECT_EQ(HostTotal(plan), (96 + 30 + 64 + 8) * kMiB);
+  EXPECT_TRUE(CheckMemory("m", needs, 216 * kMiB, true, 198 * kMiB).ok());
+  EXPECT_THAT(CheckMemory("m", needs, 216 * kMiB, true, 198 * kMiB - 1).message(),
+              HasSubstr("for the KV cache (96.0 MiB) and the draft model (102.0 MiB) at a context of 8192"));
+  EXPECT_THAT(CheckMemory("m", needs, 216 * kMiB - 1, true, 198 * kMiB).message(),
+              HasSubstr("or a smaller --kv-memory may"));
+  // A chunk is 2 MiB there while the card has room for its keys, and 8 from then on.
+  for (uint64_t mib = 40; mib < 198; ++mib) {
+    const int fits = LargestContextThatFits(needs, 216 * kMiB, mib * kMiB);
+    EXPECT_EQ(fits, 256 * static_cast<int>(mib < 70 ? (mib - 38) / 2 : 16 + (mib - 70) / 8));
+    MemoryNeeds of_it = needs;
+    of_it.ctx_size = fits;
+    EXPECT_TRUE(CheckMemory("m", of_it, 216 * kMiB, true, mib * kMiB).ok()) << mib;
+    of_it.ctx_size = fits + 1;
+    EXPECT_FALSE(CheckMemory("m", of_it, 216 * kMiB, true, mib * kMiB).ok()) << mib;
+  }
+}
+
+// Host memory is another place than a model's on a card alone.
+TEST(MemoryPlan, WhereTheRestOfACacheLies) {
+  ModelOptions options;
+  MemoryNeeds needs = Needs(8192);
+  PlanOffload(options, true, 100 * kMiB, &needs);
+  EXPECT_FALSE(needs.most_kv.has_value());
+  options.kv_offload = "host";
+  EXPECT_FALSE(PlanOffload(options, false, 100 * kMiB, &needs).to_host);
+  EXPECT_FALSE(needs.most_kv.has_value() || needs.rest_on_host);
+  const KvOffload on_card = PlanOffload(options, true, 100 * kMiB, &needs);
+  EXPECT_TRUE(on_card.to_host && on_card.folder.empty());
+  EXPECT_EQ(on_card.memory_chunks, 8U);
+  EXPECT_EQ(needs.most_kv, 48 * kMiB);
+  EXPECT_TRUE(needs.rest_on_host);
+}
+
 }  // namespace
 }  // namespace longspec

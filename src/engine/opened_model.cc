@@ -81,14 +81,8 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
   model.needs.draft_on_host = on_card;
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
   const uint64_t of_host = AvailableMemory(), available = on_card ? model.device->FreeMemory() : of_host;
-  // On the CPU all is in host memory.
-  const bool to_host = on_card && options.kv_offload == kOffloadToHost;
-  if (to_host || !OffloadFolder(options).empty()) {
-    model.offload = OffloadOf(options, model.needs.kv_chunk, available);
-    model.needs.most_kv = model.offload.memory_chunks * model.needs.kv_chunk;
-  }
+  model.offload = PlanOffload(options, on_card, available, &model.needs);
   info.memory = PlanMemory(model.needs, available, of_host);
-  info.memory.kv_on_host = to_host;
   model.layout = layout;
   model.speeds = MeasureOffload(OffloadFolder(options), &info.memory);
   return model;
