@@ -26,6 +26,7 @@
 
 #include "base/aligned_buffer.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/counter_rng.h"
 #include "base/deep_stack.h"
 #include "base/dice.h"
@@ -219,6 +220,20 @@ TEST_P(ThreadTeamTest, WakesAfterSleeping) {
     team.Run([&](ThreadTeam::Worker&) { runs.fetch_add(1); });
   }
   EXPECT_EQ(runs.load(), 3 * GetParam());
+}
+
+TEST(SimulatedClock, GoesOnWithWhatIsSpentAndWithEachLook) {
+  const SimulatedClock still;
+  const double start = NowMs();
+  SpendMs(2.5);
+  EXPECT_EQ(NowMs() - start, 2.5);
+  {
+    const SimulatedClock looked_at(0.25);
+    const double before = NowMs();
+    SpendMs(1);
+    EXPECT_EQ(NowMs() - before, 1.25);
+  }
+  EXPECT_EQ(NowMs() - start, 2.5);
 }
 
 // A worker that the system has stopped is waited for without using the core that it may need.

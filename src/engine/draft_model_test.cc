@@ -6,13 +6,17 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "base/clock.h"
 #include "decode/testing/samplings.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/option_use.h"
@@ -287,7 +291,10 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftOutlivesTheEngine) {
   setenv("XDG_CACHE_HOME", folder_.File("cache").c_str(), 1);
   const ModelOptions options = {.path = folder_.File("target.gguf"), .threads = 1};
   std::string key;
-  const auto guesses_of_eagle = [&] {
+  size_t eagle = 0;  // its number among the drafters
+  // How many guesses of EAGLE are verified in an answer of a new engine. Only looks at the clock take time.
+  const auto guesses_of_eagle = [&](double look_ms) {
+    const SimulatedClock clock(look_ms);
     auto engine = Engine::Load(options);
     EXPECT_TRUE(engine.ok()) << engine.status().message();
     key = CalibrationKey((*engine)->info(), options);
@@ -295,35 +302,47 @@ TEST_F(DraftModelTest, WhatWasLearnedOfADraftOutlivesTheEngine) {
     request.n_predict = 200;
     const auto result = (*engine)->Generate(**(*engine)->NewSession(), request);
     EXPECT_TRUE(result.ok()) << result.status().message();
-    int64_t n = 0;
-    for (const AcceptanceCounts& counts : result->speculative.by_drafter)
-      n += counts.name == "eagle" ? counts.drafted : 0;
-    return n;
+    const std::vector<AcceptanceCounts>& counts = result->speculative.by_drafter;
+    eagle = static_cast<size_t>(std::ranges::find(counts, "eagle", &AcceptanceCounts::name) - counts.begin());
+    return eagle < counts.size() ? counts[eagle].drafted : -1;
+  };
+  const auto learned = [&] {
+    auto read = ReadDrafterMemories(CacheFolder(), key);
+    EXPECT_TRUE(read.ok()) << read.status().message();
+    return read.ok() && read->size() == 1 ? std::move(*read) : DrafterMemories{{"none of it", {}}};
   };
   WriteLikelyEagle();
-  guesses_of_eagle();
-  auto learned = ReadDrafterMemories(CacheFolder(), key);
-  ASSERT_TRUE(learned.ok()) << learned.status().message();
-  ASSERT_EQ(learned->size(), 1U);
-  EXPECT_THAT(learned->begin()->first, HasSubstr(folder_.File("eagle")));
-  AskingGain& asking = learned->begin()->second.asking;
-  for (int i = 0; i < 100; ++i) asking.Learn(0.1 + 0.03 * i, std::vector<int>{0, 0}, 1000);
-  ASSERT_TRUE(WriteDrafterMemories(CacheFolder(), key, *learned).ok());
-  const double level_ms = asking.level_ms();
-  EXPECT_EQ(guesses_of_eagle(), 0);
-  learned = ReadDrafterMemories(CacheFolder(), key);
-  ASSERT_TRUE(learned.ok()) << learned.status().message();
-  EXPECT_EQ(learned->begin()->second.asking.level_ms(), level_ms);  // it was not asked
+  // It takes time, so what that gains is learned.
+  guesses_of_eagle(1);
+  DrafterMemories known = learned();
+  EXPECT_THAT(known.begin()->first, HasSubstr(folder_.File("eagle")));
+  // As if each of its levels had taken so long and added so many tokens, and a token takes 1 ms.
+  const auto believe = [&](double level_ms, int added) {
+    AskingGain asking;
+    asking.Took(eagle, 1000);  // it takes time
+    for (int i = 0; i < 100; ++i) asking.Learn(0.1 + 0.03 * i, std::vector<int>{0, added}, level_ms);
+    asking.Levels(0, 1, 1);
+    known.begin()->second.asking = asking;
+    EXPECT_TRUE(WriteDrafterMemories(CacheFolder(), key, known).ok());
+    return asking.level_ms();
+  };
+  const double useless_ms = believe(1000, 0);
+  EXPECT_EQ(guesses_of_eagle(0), 0);
+  EXPECT_EQ(learned().begin()->second.asking.level_ms(), useless_ms);  // it was not asked
+  const double useful_ms = believe(0.01, 2);
+  EXPECT_GT(guesses_of_eagle(0), 0);
+  EXPECT_NE(learned().begin()->second.asking.level_ms(), useful_ms);
+  // Of what nothing is known is tried.
+  believe(1000, 0);
   std::filesystem::remove_all(folder_.File("cache"));
-  guesses_of_eagle();
-  learned = ReadDrafterMemories(CacheFolder(), key);
-  ASSERT_TRUE(learned.ok()) << learned.status().message();
-  EXPECT_NE(learned->begin()->second.asking.level_ms(), level_ms);
+  EXPECT_GT(guesses_of_eagle(1), 0);
+  EXPECT_NE(learned().begin()->second.asking.level_ms(), useless_ms);
   unsetenv("XDG_CACHE_HOME");
 }
 
 // A program that is killed does not end its engine.
 TEST_F(DraftModelTest, WhatWasLearnedOfADraftIsKeptOnTheWay) {
+  const SimulatedClock clock(1);  // so that the draft takes time on any machine
   setenv("XDG_CACHE_HOME", folder_.File("cache").c_str(), 1);
   const ModelOptions options = {.path = folder_.File("target.gguf"), .threads = 1};
   WriteLikelyEagle();
