@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draft models as users meet them: converting between containers, and generating with one.
 
-Needs the program ($LONGSPEC_BIN, default build/release/longspec); generating needs SmolLM2 ($LONGSPEC_MODEL).
-Tests whose needs are not met are skipped.
+Needs the program ($LONGSPEC_BIN, default build/release/longspec); generating needs SmolLM2 ($LONGSPEC_MODEL), and a
+draft of noise needs make_tiny_model beside the program in tools/. Tests whose needs are not met are skipped.
 """
 
 import json
@@ -11,12 +11,14 @@ import os
 import random
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("LONGSPEC_BIN", os.path.join(ROOT, "build/release/longspec"))
 MODEL = os.environ.get("LONGSPEC_MODEL", os.path.join(ROOT, "models/SmolLM2-135M-Instruct.Q4_1.gguf"))
+TOOL = os.path.join(os.path.dirname(BIN), "tools/make_tiny_model")
 HIDDEN, KV, FF, VOCAB = 576, 192, 1536, 49152  # of SmolLM2
 
 
@@ -155,6 +157,30 @@ class Convert(DraftModelTestCase):
             self.expect_error(longspec("convert", folder, self.path(name)), 5, "bad.safetensors/x")
         os.symlink("/dev/full", self.path("x.gguf.tmp"))
         self.expect_error(longspec("convert", folder, self.path("x.gguf")), 5, "No space left on device")
+
+
+@unittest.skipUnless(os.access(TOOL, os.X_OK), "needs make_tiny_model")
+class RandomDraft(DraftModelTestCase):
+    """tools/make_random_model.py --eagle3."""
+
+    def test_is_converted_and_drafts_for_its_target(self):
+        target, folder, draft = self.path("tiny.gguf"), self.path("eagle3"), self.path("eagle3.gguf")
+        subprocess.run([TOOL, "--out", target, "--layers", "7"], check=True)
+        make = [sys.executable, os.path.join(ROOT, "tools/make_random_model.py"), target, folder, "--eagle3",
+                "--draft-vocab", "300", "--longspec", BIN]
+        subprocess.run(make, check=True)
+        tensors = read_tensors(folder + "/model.safetensors")
+        self.assertEqual([tensors["t2d"][2].count(1), tensors["d2t"][2]], [300, bytes(8 * 300)])
+        done = longspec("convert", folder, draft)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"kind eagle3", done.stdout)
+        run = ("run", "-m", target, "-p", "abc", "-n", "24", "--temp", "0", "--ignore-eos", "--json", "-t", "1")
+        plain = json.loads(longspec(*run, "--spec-type", "none").stdout)
+        result = longspec(*run, "--spec-type", "eagle3", "-md", draft)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual(answer["tokens"], plain["tokens"])
+        self.assertGreater(answer["timings"]["draft_n"], 0)
 
 
 @unittest.skipUnless(os.path.exists(MODEL), "SmolLM2 is not here")
