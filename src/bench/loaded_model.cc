@@ -70,7 +70,7 @@ Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::Ker
   MemoryNeeds needs = NeedsOf(memory, model.spec, model.layout, ctx_size);
   const bool on_card = model.card != nullptr;
   const uint64_t of_host = AvailableMemory(), available = on_card ? model.card->FreeMemory() : of_host;
-  model.offload = PlanOffload(options, on_card, available, &needs);
+  model.offload = PlanOffload(options, on_card, available, model.spec.n_layer, &needs);
   LS_TRY(CheckMemory(options.path, needs, available, /*by_option=*/false, of_host));
   LS_TRY(CheckOffload(OffloadFolder(options), PlanMemory(needs, available, of_host)));
   LS_ASSIGN(model.team, ThreadTeam::Start(n_threads));

@@ -12,6 +12,7 @@ namespace longspec::cuda {
 namespace {
 
 using kernels::gpu::CardFacts;
+using kernels::gpu::FetchChunks;
 using kernels::gpu::LaunchGraph;
 using kernels::gpu::LaunchList;
 using kernels::gpu::LaunchTable;
@@ -22,6 +23,50 @@ const LaunchTable& Launches() {
       .products = CardProductLaunches(), .attention = CardAttentionLaunches(), .rows = CardRowLaunches()};
   return table;
 }
+
+// A stream, and one beside it in which chunks are fetched.
+class CardStreams {
+ public:
+  cudaError_t Begin() {
+    cudaError_t error = cudaStreamCreateWithFlags(&main_.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&beside_.stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming);
+    for (cudaEvent_t& fetched : fetched_) {
+      if (error == cudaSuccess) error = cudaEventCreateWithFlags(&fetched, cudaEventDisableTiming);
+    }
+    return error;
+  }
+  void End() {
+    for (cudaStream_t stream : {main_.stream, beside_.stream}) {
+      if (stream != nullptr) cudaStreamDestroy(stream);
+    }
+    for (cudaEvent_t event : {reached_, fetched_[0], fetched_[1]}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+  }
+
+  cudaStream_t main() const { return main_.stream; }
+  // The first that was met.
+  cudaError_t error() const { return main_.error; }
+  void Keep(cudaError_t error) {
+    if (main_.error == cudaSuccess) main_.error = error;
+  }
+  void ForgetErrors() { main_.error = beside_.error = cudaSuccess; }
+
+  void LaunchBody(int number, const void* args) { Launches().Of(number)(&main_, args); }
+  void BeginFetch(int place, const FetchChunks::Args& args) {
+    Keep(cudaEventRecord(reached_, main_.stream));
+    Keep(cudaStreamWaitEvent(beside_.stream, reached_));
+    Launches().Of(kernels::gpu::BodyNumber<FetchChunks>())(&beside_, &args);
+    Keep(beside_.error);
+    Keep(cudaEventRecord(fetched_[place], beside_.stream));
+  }
+  void AwaitFetch(int place) { Keep(cudaStreamWaitEvent(main_.stream, fetched_[place])); }
+
+ private:
+  CardStream main_, beside_;
+  cudaEvent_t reached_ = nullptr, fetched_[Runtime::kFetches] = {};
+};
 
 class CardGraph final : public LaunchGraph {
  public:
@@ -46,17 +91,16 @@ class Card final : public Runtime {
     facts_.memory_bytes = properties.totalGlobalMem;
   }
   ~Card() override {
-    if (stream_.stream != nullptr) cudaStreamDestroy(stream_.stream);
-    if (captured_ != nullptr) cudaStreamDestroy(captured_);
+    streams_.End();
+    captured_.End();
   }
   Card(const Card&) = delete;
   Card& operator=(const Card&) = delete;
 
   cudaError_t Begin() {
     const Use use(*this);
-    const cudaError_t error = cudaStreamCreateWithFlags(&captured_, cudaStreamNonBlocking);
-    if (error != cudaSuccess) return error;
-    return cudaStreamCreateWithFlags(&stream_.stream, cudaStreamNonBlocking);
+    const cudaError_t error = streams_.Begin();
+    return error == cudaSuccess ? captured_.Begin() : error;
   }
 
   const CardFacts& facts() const override { return facts_; }
@@ -81,7 +125,7 @@ class Card final : public Runtime {
 
   void Free(std::byte* at) override {
     const Use use(*this);
-    Keep(cudaStreamSynchronize(stream_.stream));
+    Keep(cudaStreamSynchronize(streams_.main()));
     Keep(cudaFree(at));
   }
 
@@ -95,7 +139,7 @@ class Card final : public Runtime {
 
   void FreeOnHost(std::byte* at) override {
     const Use use(*this);
-    Keep(cudaStreamSynchronize(stream_.stream));
+    Keep(cudaStreamSynchronize(streams_.main()));
     Keep(cudaFreeHost(at));
   }
 
@@ -104,26 +148,37 @@ class Card final : public Runtime {
   void Copy(const void* from, void* to, size_t bytes) override {
     if (bytes == 0) return;
     const Use use(*this);
-    Keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.stream));
-    if (IsHosts(to) || IsLocked(from)) Keep(cudaStreamSynchronize(stream_.stream));
+    Keep(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, streams_.main()));
+    if (IsHosts(to) || IsLocked(from)) Keep(cudaStreamSynchronize(streams_.main()));
   }
 
   void Fill(std::byte* at, size_t bytes, std::byte with) override {
     const Use use(*this);
-    Keep(cudaMemsetAsync(at, static_cast<int>(with), bytes, stream_.stream));
+    Keep(cudaMemsetAsync(at, static_cast<int>(with), bytes, streams_.main()));
   }
 
-  // What goes wrong here does not concern the stream: the launches can still be made one by one.
+  void BeginFetch(int place, const FetchChunks::Args& args) override {
+    const Use use(*this);
+    streams_.BeginFetch(place, args);
+  }
+  void AwaitFetch(int place) override {
+    const Use use(*this);
+    streams_.AwaitFetch(place);
+  }
+
+  // What goes wrong here does not concern the stream: the launches can still be made one by one. A fetch is a
+  // branch of the graph, which joins it where it is waited for.
   std::unique_ptr<LaunchGraph> MakeGraph(const LaunchList& launches) override {
     const Use use(*this);
-    CardStream captured = {.stream = captured_};
+    captured_.ForgetErrors();
     cudaGraph_t graph = nullptr;
-    if (cudaStreamBeginCapture(captured_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return NoGraph();
-    launches.ForEach([&](int number, const void* args) { Launches().Of(number)(&captured, args); });
-    if (cudaStreamEndCapture(captured_, &graph) != cudaSuccess) return NoGraph();
+    if (cudaStreamBeginCapture(captured_.main(), cudaStreamCaptureModeThreadLocal) != cudaSuccess)
+      return NoGraph();
+    launches.StartOn(captured_);
+    if (cudaStreamEndCapture(captured_.main(), &graph) != cudaSuccess) return NoGraph();
     cudaGraphExec_t exec = nullptr;
     const cudaError_t error =
-        captured.error != cudaSuccess ? captured.error : cudaGraphInstantiate(&exec, graph, 0);
+        captured_.error() != cudaSuccess ? captured_.error() : cudaGraphInstantiate(&exec, graph, 0);
     cudaGraphDestroy(graph);
     if (error != cudaSuccess) return NoGraph();
     return std::make_unique<CardGraph>(exec);
@@ -131,21 +186,21 @@ class Card final : public Runtime {
 
   void LaunchAsOne(const LaunchGraph& graph) override {
     const Use use(*this);
-    Keep(cudaGraphLaunch(static_cast<const CardGraph&>(graph).exec(), stream_.stream));
+    Keep(cudaGraphLaunch(static_cast<const CardGraph&>(graph).exec(), streams_.main()));
   }
 
   Status Wait() override {
     const Use use(*this);
-    Keep(cudaStreamSynchronize(stream_.stream));
-    if (stream_.error == cudaSuccess) return {};
-    return IoError(facts_.name + ": " + cudaGetErrorString(stream_.error) + " (" +
-                   cudaGetErrorName(stream_.error) + ")");
+    Keep(cudaStreamSynchronize(streams_.main()));
+    const cudaError_t error = streams_.error();
+    if (error == cudaSuccess) return {};
+    return IoError(facts_.name + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")");
   }
 
  protected:
   void LaunchBody(int number, const void* args) override {
     const Use use(*this);
-    Launches().Of(number)(&stream_, args);
+    streams_.LaunchBody(number, args);
   }
 
  private:
@@ -174,15 +229,13 @@ class Card final : public Runtime {
     return cudaPointerGetAttributes(&attributes, at) == cudaSuccess && attributes.type == cudaMemoryTypeHost;
   }
 
-  void Keep(cudaError_t error) {
-    if (stream_.error == cudaSuccess) stream_.error = error;
-  }
+  void Keep(cudaError_t error) { streams_.Keep(error); }
 
   const int index_;
   CardFacts facts_;
   mutable std::mutex mutex_;
-  CardStream stream_;
-  cudaStream_t captured_ = nullptr;  // into which graphs are captured
+  CardStreams streams_;
+  CardStreams captured_;  // into which graphs are captured
 };
 
 // Whether the program has kernels that were compiled for this card.

@@ -290,8 +290,8 @@ TEST_F(EngineOnCard, TheMemoryOfADraftIsTheHosts) {
   EXPECT_EQ(card_->host_bytes() + plan.host_draft, HostTotal(plan));
 }
 
-// All of it in host memory, and what is chosen of it on the card.
-TEST_F(EngineOnCard, ACacheInHostMemoryIsReadWhereItLies) {
+// All of it in host memory, of which layers are fetched ahead, and what is chosen of it on the card.
+TEST_F(EngineOnCard, TextsOfACacheInHostMemoryAreTheCpus) {
   const ModelOptions options = {.kv_offload = "host", .kv_memory = 0};
   const auto cpu = Load("cpu"), gpu = Load("cuda:0", options);
   EXPECT_EQ(Load("cpu", options)->info().memory.kv_in_file, 0U);
@@ -306,8 +306,10 @@ TEST_F(EngineOnCard, ACacheInHostMemoryIsReadWhereItLies) {
   for (GenerationRequest& request : requests) {
     request.n_predict = 6;
     const auto session = gpu->NewSession();
+    const int64_t n_fetches = card_->n_fetches();
     EXPECT_EQ(Write(*gpu, **session, request), Write(*cpu, request)) << request.speculation.type;
     EXPECT_GE(card_->host_bytes(), plan.kv_in_file);
+    EXPECT_GT(card_->n_fetches(), n_fetches);
   }
   const Status status = TryLoad("cuda:0", {.kv_offload = "/tmp"}).status();
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);

@@ -15,6 +15,7 @@
 
 #include "attention/attention_kind.h"
 #include "base/cgroups.h"
+#include "gpu/chunk_fetches.h"
 #include "kv/full_cache.h"
 
 namespace longspec {
@@ -205,12 +206,19 @@ KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t ava
           .to_host = options.kv_offload == kOffloadToHost};
 }
 
-KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, MemoryNeeds* needs) {
+KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, int n_layer,
+                      MemoryNeeds* needs) {
   const bool to_host = on_card && options.kv_offload == kOffloadToHost;  // on the CPU all is in host memory
   if (!to_host && OffloadFolder(options).empty()) return {};
   KvOffload offload = OffloadOf(options, needs->kv_chunk, available);
   needs->most_kv = offload.memory_chunks * needs->kv_chunk;
   needs->rest_on_host = to_host;
+  if (to_host) {
+    const uint64_t layer_bytes = needs->kv_chunk / static_cast<uint64_t>(n_layer);
+    const uint64_t beyond = Chunks(*needs) - std::min<uint64_t>(Chunks(*needs), offload.memory_chunks);
+    offload.fetched_chunks = std::min(beyond, ChunkFetches::kMostPlaceBytes / layer_bytes);
+    needs->scratch += kernels::gpu::Runtime::kFetches * offload.fetched_chunks * layer_bytes;
+  }
   return offload;
 }
 

@@ -74,9 +74,10 @@ Status CheckCardOffload(const ModelOptions& options);
 
 // How much of the cache lies in memory with these options, in chunks of `kv_chunk` bytes.
 KvOffload OffloadOf(const ModelOptions& options, uint64_t kv_chunk, uint64_t available);
-// The same, and what the needs say of it. With a card, whose memory `available` is, the rest may lie in host
-// memory.
-KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, MemoryNeeds* needs);
+// The same of a model of so many layers, and what the needs say of it. With a card, whose memory `available`
+// is, the rest may lie in host memory: then there is room on the card for what is fetched of it ahead.
+KvOffload PlanOffload(const ModelOptions& options, bool on_card, uint64_t available, int n_layer,
+                      MemoryNeeds* needs);
 // kResourceExhausted, with the numbers, if the folder's disk has no room for what the plan wants there.
 Status CheckOffload(const std::string& folder, const MemoryPlan& plan);
 

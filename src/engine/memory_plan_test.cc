@@ -309,16 +309,22 @@ TEST(MemoryPlan, ACacheInHostMemoryIsCountedWithTheDraftThere) {
 TEST(MemoryPlan, WhereTheRestOfACacheLies) {
   ModelOptions options;
   MemoryNeeds needs = Needs(8192);
-  PlanOffload(options, true, 100 * kMiB, &needs);
+  PlanOffload(options, true, 100 * kMiB, 6, &needs);
   EXPECT_FALSE(needs.most_kv.has_value());
   options.kv_offload = "host";
-  EXPECT_FALSE(PlanOffload(options, false, 100 * kMiB, &needs).to_host);
+  EXPECT_FALSE(PlanOffload(options, false, 100 * kMiB, 6, &needs).to_host);
   EXPECT_FALSE(needs.most_kv.has_value() || needs.rest_on_host);
-  const KvOffload on_card = PlanOffload(options, true, 100 * kMiB, &needs);
+  const KvOffload on_card = PlanOffload(options, true, 100 * kMiB, 6, &needs);
   EXPECT_TRUE(on_card.to_host && on_card.folder.empty());
   EXPECT_EQ(on_card.memory_chunks, 8U);
   EXPECT_EQ(needs.most_kv, 48 * kMiB);
   EXPECT_TRUE(needs.rest_on_host);
+  // Of the 24 chunks beyond these a layer is fetched ahead, and the one after it, or as much as pays.
+  EXPECT_EQ(on_card.fetched_chunks, 24U);
+  EXPECT_EQ(needs.scratch, (20 + 2 * 24) * kMiB);
+  needs = Needs(8192);
+  EXPECT_EQ(PlanOffload(options, true, 100 * kMiB, 2, &needs).fetched_chunks, 10U);
+  EXPECT_EQ(needs.scratch, (20 + 2 * 10 * 3) * kMiB);
 }
 
 }  // namespace

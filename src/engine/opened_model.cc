@@ -81,7 +81,7 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
   model.needs.draft_on_host = on_card;
   if (options.cache_prompt) model.needs.most_prompt_cache = MostPromptCache(options.cache_ram);
   const uint64_t of_host = AvailableMemory(), available = on_card ? model.device->FreeMemory() : of_host;
-  model.offload = PlanOffload(options, on_card, available, &model.needs);
+  model.offload = PlanOffload(options, on_card, available, spec.n_layer, &model.needs);
   info.memory = PlanMemory(model.needs, available, of_host);
   model.layout = layout;
   model.speeds = MeasureOffload(OffloadFolder(options), &info.memory);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "attention/attention_work.h"
 #include "base/check.h"
@@ -99,11 +100,12 @@ Status CheckGpuAttention(const AttentionShape& shape, const KvLayout& layout) {
 }
 
 GpuAttention::GpuAttention(Runtime& card, const AttentionShape& shape, GpuBuffer* states,
-                           gpu::LaunchList* launches, size_t state_bytes)
+                           gpu::LaunchList* launches, ChunkFetches* fetches, size_t state_bytes)
     : card_(card),
       shape_(shape),
       states_(states),
       launches_(launches),
+      fetches_(fetches),
       most_states_(state_bytes / sizeof(float) / (Z(shape.n_kv_head) * row_states())),
       lists_(card),
       tails_(card) {}
@@ -147,6 +149,14 @@ void GpuAttention::Plan(std::span<const AttentionSegment> segments) {
   state_begins_.assign(1, 0);
   out_rows_.clear();
   tails_.Clear();
+  fetched_.clear();
+  fetched_items_.clear();
+  fetched_chunks_.clear();
+  written_.clear();
+  for (const AttentionSegment& segment : segments) {
+    for (int chunk = segment.tail_begin / kKvChunk; chunk < ChunksOf(segment.tail_end); ++chunk)
+      written_.insert(segment.tail.chunks[chunk]);
+  }
 
   // As many rows together as their states have room.
   std::vector<AttentionSegment> part;
@@ -193,6 +203,8 @@ void GpuAttention::Plan(std::span<const AttentionSegment> segments) {
          .part_begins = lists_.Add(state_begins_),
          .out_rows = lists_.Add(out_rows_),
          .items = lists_.Add(items_),
+         .fetched_items = lists_.Add(fetched_items_),
+         .fetched_chunks = lists_.Add(fetched_chunks_),
          .parts = lists_.Add(state_numbers_),
          .slots = lists_.Add(slots_)};
   lists_.Bring();
@@ -205,6 +217,15 @@ void GpuAttention::RoundLists() {
   items_.resize(Rounder(items_.size()), {});
   item_tails_.resize(items_.size(), kNoTail);
   part.item_end = static_cast<int>(items_.size());
+  if (!fetched_.empty()) {
+    // What is not fetched has no address, and nobody reads it.
+    Fetch& last = fetched_.back();
+    const size_t n_chunks = Rounder(Z(last.chunk_end - last.chunk_begin));
+    fetched_chunks_.resize(Z(last.chunk_begin) + std::min(n_chunks, fetches_->most_chunks()), nullptr);
+    last.chunk_end = static_cast<int>(fetched_chunks_.size());
+    fetched_items_.resize(Z(last.item_begin) + Rounder(Z(last.item_end - last.item_begin)), {});
+    last.item_end = static_cast<int>(fetched_items_.size());
+  }
   state_numbers_.resize(Rounder(state_numbers_.size()));
   const size_t n_states = Z(part.n_states);
   part.n_states = static_cast<int>(std::max(n_states, std::min(Rounder(n_states), most_states_)));
@@ -220,6 +241,8 @@ void GpuAttention::PlanPart(std::span<const AttentionSegment> segments, int row_
                .row_end = row_begin + n_rows,
                .item_begin = static_cast<int>(items_.size()),
                .item_end = 0,
+               .fetch_begin = static_cast<int>(fetched_.size()),
+               .fetch_end = 0,
                .n_states = static_cast<int>(work.n_states())};
   for (int row = 0; row < n_rows; ++row) place_.push_back(row_begin + work.PlaceOf(row));
   for (const AttentionWork::Row& row : work.rows()) {
@@ -243,44 +266,108 @@ void GpuAttention::PlanPart(std::span<const AttentionSegment> segments, int row_
       chunks.push_back(tail.chunks[chunk] + tail.layer_offset);
     tails[group.segment] = tails_.Add(chunks);
   }
+  std::map<const std::byte*, int> numbers;
+  std::vector<const std::byte*> chunks;
+  std::vector<std::pair<int, gpu::AttentionItem>> fetched;
   for (const AttentionWork::Work& of : work.works()) {
     const AttentionWork::Group& group = work.groups()[Z(of.group)];
+    const bool is_stored = work.IsStored(group, of.chunk);
     const int first = of.chunk * kKvChunk;
     int n_stored = 0;
     for (int place = of.row_begin; place < of.row_end; ++place)
       n_stored = std::max(n_stored, std::min(work.rows()[Z(place)].end - first, kKvChunk));
-    item_tails_.push_back(work.IsStored(group, of.chunk) ? kNoTail : tails[group.segment]);
-    items_.push_back({.chunk = n_stored > 0 ? work.ChunkOf(group, of.chunk) : nullptr,
-                      .tails = nullptr,
-                      .first = first,
-                      .n_stored = n_stored,
-                      .row_begin = row_begin + of.row_begin,
-                      .n_rows = of.row_end - of.row_begin,
-                      .state = of.state});
+    const gpu::AttentionItem item = {.chunk = n_stored > 0 ? work.ChunkOf(group, of.chunk) : nullptr,
+                                     .tails = nullptr,
+                                     .first = first,
+                                     .n_stored = n_stored,
+                                     .row_begin = row_begin + of.row_begin,
+                                     .n_rows = of.row_end - of.row_begin,
+                                     .state = of.state};
+    if (is_stored && IsFetched(*group.segment, item.chunk)) {
+      const auto [at, is_new] = numbers.try_emplace(item.chunk, static_cast<int>(chunks.size()));
+      if (is_new) chunks.push_back(item.chunk);
+      fetched.emplace_back(at->second, item);
+    } else {
+      item_tails_.push_back(is_stored ? kNoTail : tails[group.segment]);
+      items_.push_back(item);
+    }
   }
   part.item_end = static_cast<int>(items_.size());
+  if (!fetched.empty()) PlanFetches(chunks, std::move(fetched));
+  part.fetch_end = static_cast<int>(fetched_.size());
   parts_.push_back(part);
+}
+
+bool GpuAttention::IsFetched(const AttentionSegment& segment, const std::byte* chunk) const {
+  return fetches_->most_chunks() > 0 && segment.stored.layer_offset == 0 && fetches_->IsOnHost(chunk) &&
+         !written_.contains(chunk);
+}
+
+void GpuAttention::PlanFetches(std::span<const std::byte* const> chunks,
+                               std::vector<std::pair<int, gpu::AttentionItem>> items) {
+  std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first; });
+  const std::byte* const place = fetches_->PlaceFor(layout_.layer_bytes());
+  const auto most = static_cast<int>(fetches_->most_chunks());
+  const auto first_chunk = static_cast<int>(fetched_chunks_.size());
+  fetched_chunks_.insert(fetched_chunks_.end(), chunks.begin(), chunks.end());
+  int number_of_last = -1;
+  for (auto& [number, item] : items) {
+    if (number / most != number_of_last) {
+      number_of_last = number / most;
+      const int begin = first_chunk + number_of_last * most;
+      fetched_.push_back({.chunk_begin = begin,
+                          .chunk_end = std::min(begin + most, static_cast<int>(fetched_chunks_.size())),
+                          .item_begin = static_cast<int>(fetched_items_.size()),
+                          .item_end = 0});
+    }
+    item.chunk = place + Z(number % most) * layout_.layer_bytes();
+    fetched_items_.push_back(item);
+    fetched_.back().item_end = static_cast<int>(fetched_items_.size());
+  }
+}
+
+void GpuAttention::AddFetches(int layer) const {
+  const auto bytes = static_cast<int64_t>(layout_.layer_bytes());
+  for (const Fetch& fetch : fetched_) {
+    fetches_->Add({.chunks = lists_.At<const std::byte*>(at_.fetched_chunks) + fetch.chunk_begin,
+                   .n = fetch.chunk_end - fetch.chunk_begin,
+                   .offset = layer * bytes,
+                   .bytes = bytes,
+                   .to = nullptr});
+  }
+}
+
+void GpuAttention::Attend(const gpu::AttentionArgs& args) {
+  if (args.n_items == 0) return;
+  WithBody(KernelType(layout_.k_type), shape_.head_dim, entries_,
+           [&]<typename Body>() { launches_->Add<Body>(args); });
 }
 
 void GpuAttention::Run(ThreadTeam::Worker& /*worker*/, int layer, const float* q, float* out) {
   const auto n_rows = static_cast<int>(place_.size());
   for (const Part& part : parts_) {
-    const gpu::AttentionArgs args = {
-        .items = lists_.At<gpu::AttentionItem>(at_.items) + part.item_begin,
-        .rows = lists_.At<gpu::AttentionRow>(at_.rows),
-        .slots = lists_.At<int32_t>(at_.slots),
-        .q = q,
-        .states = states_->as<float>(),
-        .layer_offset = int64_t{layer} * static_cast<int64_t>(layout_.layer_bytes()),
-        .n_items = part.item_end - part.item_begin,
-        .n_rows = n_rows,
-        .n_states = part.n_states,
-        .n_kv_head = shape_.n_kv_head,
-        .group = shape_.group(),
-        .head_dim = shape_.head_dim,
-        .scale = shape_.scale};
-    WithBody(KernelType(layout_.k_type), shape_.head_dim, entries_,
-             [&]<typename Body>() { launches_->Add<Body>(args); });
+    gpu::AttentionArgs args = {.items = lists_.At<gpu::AttentionItem>(at_.items) + part.item_begin,
+                               .rows = lists_.At<gpu::AttentionRow>(at_.rows),
+                               .slots = lists_.At<int32_t>(at_.slots),
+                               .q = q,
+                               .states = states_->as<float>(),
+                               .layer_offset = int64_t{layer} * static_cast<int64_t>(layout_.layer_bytes()),
+                               .n_items = part.item_end - part.item_begin,
+                               .n_rows = n_rows,
+                               .n_states = part.n_states,
+                               .n_kv_head = shape_.n_kv_head,
+                               .group = shape_.group(),
+                               .head_dim = shape_.head_dim,
+                               .scale = shape_.scale};
+    Attend(args);
+    for (int i = part.fetch_begin; i < part.fetch_end; ++i) {
+      const Fetch& fetch = fetched_[Z(i)];
+      args.items = lists_.At<gpu::AttentionItem>(at_.fetched_items) + fetch.item_begin;
+      args.n_items = fetch.item_end - fetch.item_begin;
+      args.layer_offset = fetches_->Next();
+      Attend(args);
+      fetches_->Release();
+    }
     const auto merge = [&]<int kOfDims>() {
       launches_->Add<gpu::MergeStates<kOfDims>>(
           {.rows = args.rows + part.row_begin,

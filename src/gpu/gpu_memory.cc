@@ -41,6 +41,40 @@ float* GpuStates::Take(size_t floats) const {
   return reinterpret_cast<float*>(at);
 }
 
+void ChunksOnHost::Add(const std::byte* chunk) {
+  const std::lock_guard lock(mutex_);
+  chunks_.insert(chunk);
+}
+
+void ChunksOnHost::Remove(const std::byte* chunk) {
+  const std::lock_guard lock(mutex_);
+  chunks_.erase(chunk);
+}
+
+bool ChunksOnHost::Holds(const std::byte* chunk) const {
+  const std::lock_guard lock(mutex_);
+  return chunks_.contains(chunk);
+}
+
+void ChunksOnHost::ExpectFetched(size_t chunks) {
+  const std::lock_guard lock(mutex_);
+  fetched_ = std::max(fetched_, chunks);
+}
+
+size_t ChunksOnHost::fetched() const {
+  const std::lock_guard lock(mutex_);
+  return fetched_;
+}
+
+void GpuChunks::Free(std::byte* chunk) const {
+  if (on_host_ == nullptr) {
+    card_->Free(chunk);
+    return;
+  }
+  on_host_->Remove(chunk);
+  card_->FreeOnHost(chunk);
+}
+
 GpuChunks::~GpuChunks() {
   for (std::byte* const chunk : spare_) Free(chunk);
 }
@@ -53,9 +87,13 @@ Result<std::byte*> GpuChunks::Take() {
     return chunk;
   }
   spare_.reserve(kMostSpare);  // so that Return cannot fail
-  std::byte* const chunk = on_host_ ? card_->AllocateOnHost(chunk_bytes_) : card_->Allocate(chunk_bytes_);
-  if (chunk != nullptr) return chunk;
-  if (on_host_) {
+  const bool on_host = on_host_ != nullptr;
+  std::byte* const chunk = on_host ? card_->AllocateOnHost(chunk_bytes_) : card_->Allocate(chunk_bytes_);
+  if (chunk != nullptr) {
+    if (on_host) on_host_->Add(chunk);
+    return chunk;
+  }
+  if (on_host) {
     return ResourceExhausted("no memory of the host that " + card_->facts().name +
                              " could read for more of the key-value cache");
   }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -104,11 +105,30 @@ class GpuStates final : public StateMemory {
   Runtime& card_;
 };
 
-// In the card's memory, or in the host's, which the card reads where it lies.
+// Which chunks lie in host memory, and how many of them are fetched ahead at a time (chunk_fetches.h).
+// Thread-safe.
+class ChunksOnHost {
+ public:
+  void Add(const std::byte* chunk);
+  void Remove(const std::byte* chunk);
+  bool Holds(const std::byte* chunk) const;
+
+  void ExpectFetched(size_t chunks);  // of a layer; the most that is expected counts
+  size_t fetched() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<const std::byte*> chunks_;
+  size_t fetched_ = 0;
+};
+
+// In the card's memory, or in the host's, where the card reads them.
 class GpuChunks final : public ChunkMemory {
  public:
-  GpuChunks(std::shared_ptr<Runtime> card, size_t chunk_bytes, bool on_host = false)
-      : card_(std::move(card)), chunk_bytes_(chunk_bytes), on_host_(on_host) {}
+  // `on_host`: who knows these chunks, which lie there; null: they lie in the card's memory.
+  GpuChunks(std::shared_ptr<Runtime> card, size_t chunk_bytes,
+            std::shared_ptr<ChunksOnHost> on_host = nullptr)
+      : card_(std::move(card)), chunk_bytes_(chunk_bytes), on_host_(std::move(on_host)) {}
   ~GpuChunks() override;
 
   Result<std::byte*> Take() override;
@@ -118,11 +138,11 @@ class GpuChunks final : public ChunkMemory {
   // Chunks that wait for the next who wants one: taking memory of a card waits for all it does.
   static constexpr size_t kMostSpare = 64;
 
-  void Free(std::byte* chunk) const { on_host_ ? card_->FreeOnHost(chunk) : card_->Free(chunk); }
+  void Free(std::byte* chunk) const;
 
   const std::shared_ptr<Runtime> card_;
   const size_t chunk_bytes_;
-  const bool on_host_;
+  const std::shared_ptr<ChunksOnHost> on_host_;
   std::mutex mutex_;
   std::vector<std::byte*> spare_;
 };

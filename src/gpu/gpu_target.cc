@@ -104,10 +104,11 @@ class GpuTarget final : public Target {
         rows_(*card_, ShapeOf(spec_), max_rows, on_host.input_forms),
         lists_(*card_),
         repeated_(*card_),
+        fetches_(*card_, *on_host_, &launches_),
         plan_(
             spec_,
             [this](const AttentionShape& shape) {
-              return std::make_unique<GpuAttention>(*card_, shape, &attention_states_, &launches_);
+              return std::make_unique<GpuAttention>(*card_, shape, &attention_states_, &launches_, &fetches_);
             },
             max_rows) {
     for (const AttentionSpec& kind : spec_.attentions) rotations_.emplace_back(spec_.rope_of(kind));
@@ -124,7 +125,8 @@ class GpuTarget final : public Target {
     std::vector<ChunkTier> tiers = {{.memory = std::make_shared<GpuChunks>(card_, bytes)}};
     if (offload.to_host) {
       tiers.front().most_chunks = offload.memory_chunks;
-      tiers.push_back({.memory = std::make_shared<GpuChunks>(card_, bytes, /*on_host=*/true)});
+      tiers.push_back({.memory = std::make_shared<GpuChunks>(card_, bytes, on_host_)});
+      on_host_->ExpectFetched(offload.fetched_chunks);
     }
     return std::make_shared<ChunkPool>(layout, n_layer, std::move(tiers), mover_);
   }
@@ -142,9 +144,10 @@ class GpuTarget final : public Target {
     size_t queries;  // whose query is at each place of attention's
   };
 
-  // Starts what the layers of a pass are, as `list` lists it: all it reads was brought.
+  // Starts what the layers of a pass are, as `list` lists it: all it reads was brought. Attention is run in
+  // the layers of the stages before `layer_end`.
   template <typename List>
-  void LaunchPass(const List& list);
+  void LaunchPass(int layer_end, const List& list);
   // Rows of x as their tokens' embeddings (token_of(row) < 0: it has none), and lists that launches read.
   template <typename TokenOf>
   void Bring(const TokenOf& token_of, std::span<const int> logit_places);
@@ -181,6 +184,7 @@ class GpuTarget final : public Target {
   const HostMatrix head_;  // for drafts
   const SharedParts shared_;
   const GpuStates states_;
+  const std::shared_ptr<ChunksOnHost> on_host_ = std::make_shared<ChunksOnHost>();
   GpuLogits logit_memory_;
   std::vector<RopeTable> rotations_;  // of each kind of attention
   ThreadTeam stream_{1};              // as whose worker attention is run
@@ -196,6 +200,7 @@ class GpuTarget final : public Target {
   std::vector<float> embedded_;
   gpu::LaunchList launches_;
   RepeatedLaunches repeated_;
+  ChunkFetches fetches_;
   PassPlan plan_;
 };
 
@@ -261,9 +266,17 @@ void GpuTarget::BeginPrefixRows(std::span<const ForwardSegment> segments) {
 // ---- Passes
 
 template <typename List>
-void GpuTarget::LaunchPass(const List& list) {
+void GpuTarget::LaunchPass(int layer_end, const List& list) {
   launches_.Clear();
+  for (const PassStage& of : plan_.stages()) {
+    for (int layer = of.layer_begin; layer < std::min(of.layer_end, layer_end); ++layer) {
+      const PassStage::Kind& kind = of.kinds[Z(spec_.layers[Z(layer)].attention)];
+      static_cast<const GpuAttention&>(*kind.attention).AddFetches(layer);
+    }
+  }
+  fetches_.Start();
   stream_.Run(list);
+  LS_CHECK(fetches_.AreAllRead());
   if (plan_.n_rows() <= GpuAttention::kFewRows) {
     repeated_.Launch(launches_);
   } else {
@@ -272,6 +285,7 @@ void GpuTarget::LaunchPass(const List& list) {
 }
 
 Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments) {
+  fetches_.Begin();
   LS_TRY(plan_.Plan(segments));
   const auto n_logit_rows = static_cast<int>(plan_.logit_rows().size());
   LogitRows logits;
@@ -287,7 +301,7 @@ Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments
         },
         logit_places);
     BeginPrefixRows(segments);
-    LaunchPass([&](ThreadTeam::Worker& worker) {
+    LaunchPass(plan_.ends_with_keys() ? spec_.n_layer - 1 : spec_.n_layer, [&](ThreadTeam::Worker& worker) {
       const int first_layer = stage(0).layer_begin;
       if (first_layer > 0) Tap(first_layer - 1);
       for (size_t s = 0; s < plan_.stages().size(); ++s) {
@@ -312,12 +326,13 @@ Result<TargetOutput> GpuTarget::Forward(std::span<const ForwardSegment> segments
 }
 
 Status GpuTarget::RunPrefix(std::span<const PrefixSegment> segments) {
+  fetches_.Begin();
   LS_TRY(plan_.PlanPrefix(segments));
   const int n_rows = plan_.n_rows();
   if (n_rows == 0) return {};
   try {
     Bring([&](const PassRow& row) { return segments[Z(row.segment)].tokens[Z(row.index)]; }, {});
-    LaunchPass([&](ThreadTeam::Worker& worker) {
+    LaunchPass(spec_.n_layer, [&](ThreadTeam::Worker& worker) {
       for (int layer = 0; layer < stage(0).layer_end; ++layer) RunLayer(worker, 0, layer, false);
     });
   } catch (const std::bad_alloc&) {

@@ -121,6 +121,28 @@ TEST(GpuTarget, ChunksInHostMemoryAreTheCpus) {
                               {.tokens = Part(tokens, 310, 311)}});
 }
 
+// Those that a pass only reads are fetched a layer ahead, as many at a time as there is room for.
+TEST(GpuTarget, ChunksThatAreFetchedAheadAreTheCpus) {
+  const Tokens tokens = RandomTokens(900);
+  for (const char* architecture : {"llama", "gemma3"}) {
+    TwoTargets both({.architecture = architecture, .n_layers = 3});
+    for (const size_t room : {size_t{1}, size_t{2}, size_t{8}}) {
+      SCOPED_TRACE(std::string(architecture) + ", " + std::to_string(room));
+      OnBoth on(both, CacheType::kF16, {.memory_chunks = 1, .to_host = true, .fetched_chunks = room});
+      const auto first = on.Begun(Part(tokens, 0, 800));
+      // Again and again, as graphs.
+      for (int at = 800; at < 803; ++at) on.Pass({&first}, {{.tokens = Part(tokens, at, at + 1)}});
+      on.Pass({&first}, {{.tokens = Part(tokens, 803, 810), .parents = kTree, .kept = {0, 2, 4}}});
+      const auto second = first.Fork(), third = on.Begun(Part(tokens, 300, 600));
+      on.Pass({&second, &first, &third},
+              {{.tokens = Part(tokens, 810, 817), .parents = kTree, .kept = {0, 1}},
+               {.tokens = Part(tokens, 820, 840), .logits = LogitsFor::kLastRow},
+               {.tokens = Part(tokens, 600, 601)}});
+      on.Pass({&first}, {{.tokens = Part(tokens, 840, 850), .logits = LogitsFor::kNone}});
+    }
+  }
+}
+
 TEST(GpuTarget, WhatIsTappedIsTheCpus) {
   TwoTargets both({.architecture = "qwen3"});
   OnBoth on(both);
@@ -137,8 +159,9 @@ TEST(GpuTarget, WhatIsTappedIsTheCpus) {
 
 TEST(GpuTarget, RowsBegunAheadOfThePassAreTheCpus) {
   TwoTargets both({.n_layers = 4});
-  OnBoth on(both);
-  const auto text = on.New(), other = on.New();
+  // All but a first chunk in host memory, of which layers are fetched ahead.
+  OnBoth on(both, CacheType::kF16, {.memory_chunks = 1, .to_host = true, .fetched_chunks = 1});
+  const auto text = on.Begun(RandomTokens(600, 2)), other = on.New();
   const Tokens tokens = RandomTokens(60);
   on.Pass({&text, &other}, {{.tokens = Part(tokens, 0, 20)}, {.tokens = Part(tokens, 20, 30)}});
   const KvLayout layout = both.spec.kv_layout(CacheType::kF16, CacheType::kF16);

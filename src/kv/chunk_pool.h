@@ -88,9 +88,10 @@ class ChunkPool {
 
 // Chunks beyond the memory where models compute.
 struct KvOffload {
-  std::string folder = {};   // where a file for them is made; empty: all are in memory
-  size_t memory_chunks = 0;  // so many are in memory, and what comes after them in the file
-  bool to_host = false;      // of a card: or after them in host memory
+  std::string folder = {};    // where a file for them is made; empty: all are in memory
+  size_t memory_chunks = 0;   // so many are in memory, and what comes after them in the file
+  bool to_host = false;       // of a card: or after them in host memory
+  size_t fetched_chunks = 0;  // of a layer of what lies there: fetched to the card ahead, at a time
 };
 std::shared_ptr<ChunkPool> MakeHostPool(const KvLayout& layout, int n_layer, const KvOffload& offload = {});
 

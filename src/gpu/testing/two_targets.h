@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -49,6 +50,8 @@ inline bool SameBits(const Row& a, const Row& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
+
+inline Tokens Part(const Tokens& of, int begin, int end) { return {of.begin() + begin, of.begin() + end}; }
 
 struct ModelFile {
   explicit ModelFile(std::string of_path) : path(std::move(of_path)) {}
@@ -204,6 +207,18 @@ class OnBoth {
     }
   };
   Sequence New() const { return {MakeFullCache(cpu_pool_, kCapacity), MakeFullCache(gpu_pool_, kCapacity)}; }
+  // These tokens were evaluated, on the CPU.
+  Sequence Begun(const Tokens& tokens) const {
+    auto on_cpu = MakeFullCache(cpu_pool_, kCapacity);
+    const auto n = static_cast<int>(tokens.size());
+    for (int at = 0; at < n; at += TwoTargets::kMostRows) {
+      testing::Pass(*both_.on_cpu, {{.cache = on_cpu.get(),
+                                     .tokens = Part(tokens, at, std::min(n, at + TwoTargets::kMostRows)),
+                                     .logits = LogitsFor::kNone}});
+    }
+    auto on_gpu = Moved(*on_cpu, gpu_pool_);
+    return {std::move(on_cpu), std::move(on_gpu)};
+  }
 
   // `rows` without caches, of these sequences.
   void Pass(const std::vector<const Sequence*>& sequences, std::vector<Rows> rows) {
@@ -228,8 +243,6 @@ class OnBoth {
   TwoTargets& both_;
   const std::shared_ptr<ChunkPool> cpu_pool_, gpu_pool_;
 };
-
-inline Tokens Part(const Tokens& of, int begin, int end) { return {of.begin() + begin, of.begin() + end}; }
 
 // A tree of seven rows, of which a path goes on where the committed positions end.
 inline const std::vector<int32_t> kTree = {-1, 0, 0, 1, 2, 4, 4};

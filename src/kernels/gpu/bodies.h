@@ -11,6 +11,7 @@
 #include "kernels/gpu/choice.h"
 #include "kernels/gpu/each.h"
 #include "kernels/gpu/elementwise.h"
+#include "kernels/gpu/fetch_chunks.h"
 #include "kernels/gpu/fused_attention.h"
 #include "kernels/gpu/gate.h"
 #include "kernels/gpu/gumbel.h"
@@ -111,7 +112,7 @@ using RowBodies =
              Quantize<ToQ8, GatedRows<Silu>>, Quantize<ToQ8K, GatedRows<Silu>>,
              Quantize<ToQ8, GatedRows<Gelu>>, Quantize<ToQ8K, GatedRows<Gelu>>, Each<Gated<Silu>>,
              Each<Gated<Gelu>>, Rope, Each<WithBias>, Each<Sum>, Each<GatheredRows>, Each<QueriesByHead>,
-             StoreKv, MoveSlots, MoveBlocks, MergeStates<64>, MergeStates<128>, MergeStates<256>,
+             StoreKv, MoveSlots, MoveBlocks, FetchChunks, MergeStates<64>, MergeStates<128>, MergeStates<256>,
              MergeStates<512>, CheckRows, Argmax, JoinParts<BestLogit>, Gumbel, JoinParts<BestKey>, TopK>;
 
 using AllBodies = internal::Join<ProductBodies, AttentionBodies, RowBodies>::List;

@@ -55,10 +55,15 @@ class Runtime {
   void Launch(const typename Body::Args& args) {
     LaunchBody(BodyNumber<Body>(), &args);
   }
+  // Once what is in the stream is done, a copy from the host's memory begins, and goes on beside what comes
+  // after it. There are two places for such copies, numbered 0 and 1. Until AwaitFetch of its place nobody
+  // reads what is copied to, and nobody writes what is copied.
+  static constexpr int kFetches = 2;
+  virtual void BeginFetch(int place, const FetchChunks::Args& args) = 0;
+  // What comes after this in the stream waits for the copy that was begun there. Each is waited for.
+  virtual void AwaitFetch(int place) = 0;
   // One after the other.
-  void LaunchAll(const LaunchList& launches) {
-    launches.ForEach([this](int number, const void* args) { LaunchBody(number, args); });
-  }
+  void LaunchAll(const LaunchList& launches) { launches.StartOn(*this); }
   // The same as one, which takes the host less long. Null: the card makes none of these, or no more of them.
   // REQUIRES: each of the bodies was launched before.
   virtual std::unique_ptr<LaunchGraph> MakeGraph(const LaunchList& launches) = 0;
@@ -69,6 +74,7 @@ class Runtime {
   virtual Status Wait() = 0;
 
  protected:
+  friend class LaunchList;
   virtual void LaunchBody(int number, const void* args) = 0;
 };
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "kernels/testing/card_under_test.h"
 
@@ -24,6 +25,30 @@ constexpr size_t kGap = gpu::Runtime::kAlignment;
   std::abort();
 }
 
+size_t BytesOf(const gpu::FetchChunks::Args& args) {
+  return static_cast<size_t>(args.n) * static_cast<size_t>(args.bytes);
+}
+
+const gpu::LaunchTable& Launches() {
+  static const gpu::LaunchTable table = {.products = EmulatedProductLaunches(),
+                                         .attention = EmulatedAttentionLaunches(),
+                                         .rows = EmulatedRowLaunches()};
+  return table;
+}
+
+// A graph begins and ends without fetches that are under way: a card makes no other.
+struct FetchesOfGraph {
+  bool is_begun[gpu::Runtime::kFetches] = {};
+
+  void LaunchBody(int /*number*/, const void* /*args*/) {}
+  void BeginFetch(int place, const gpu::FetchChunks::Args& /*args*/) {
+    if (std::exchange(is_begun[place], true)) Die("a graph that begins a fetch and does not wait for it");
+  }
+  void AwaitFetch(int place) {
+    if (!std::exchange(is_begun[place], false)) Die("a graph that waits for a fetch that it does not begin");
+  }
+};
+
 class EmulatedGraph final : public gpu::LaunchGraph {
  public:
   explicit EmulatedGraph(const gpu::LaunchList& of) : launches(of) {}
@@ -36,16 +61,23 @@ class EmulatedGraph final : public gpu::LaunchGraph {
 class EmulatedRuntime::Opened {
  public:
   explicit Opened(const EmulatedRuntime& card) : lock_(card.mutex_), card_(card) {
-    Protect(PROT_READ | PROT_WRITE);
+    Protect(0, card_.touched_ + kPage - 1, PROT_READ | PROT_WRITE);
+    for (const std::optional<Fetch>& fetch : card_.fetches_) {
+      if (!fetch) continue;
+      // Whole pages of it.
+      const auto begin = static_cast<size_t>(fetch->args.to - card_.memory_);
+      Protect(begin + kPage - 1, begin + BytesOf(fetch->args), PROT_NONE);
+    }
   }
-  ~Opened() { Protect(PROT_NONE); }
+  ~Opened() { Protect(0, card_.touched_ + kPage - 1, PROT_NONE); }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;
 
  private:
-  void Protect(int how) const {
-    const size_t bytes = (card_.touched_ + kPage - 1) / kPage * kPage;
-    if (bytes > 0 && mprotect(card_.memory_, bytes, how) != 0) Die("mprotect failed");
+  void Protect(size_t begin, size_t end, int how) const {
+    begin = begin / kPage * kPage;
+    end = end / kPage * kPage;
+    if (begin < end && mprotect(card_.memory_ + begin, end - begin, how) != 0) Die("mprotect failed");
   }
 
   const std::lock_guard<std::recursive_mutex> lock_;
@@ -153,9 +185,54 @@ void EmulatedRuntime::Fill(std::byte* at, size_t bytes, std::byte with) {
   if (IsAlive()) std::memset(at, std::to_integer<int>(with), bytes);
 }
 
+// The list of its chunks, and of each of them what is copied.
+std::vector<std::byte> EmulatedRuntime::ReadBy(const gpu::FetchChunks::Args& args) const {
+  std::vector<std::byte> read;
+  const auto add = [&](const void* from, size_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    read.insert(read.end(), begin, begin + bytes);
+  };
+  add(args.chunks, static_cast<size_t>(args.n) * sizeof(args.chunks[0]));
+  for (int i = 0; i < args.n; ++i) {
+    if (args.chunks[i] == nullptr) continue;
+    if (on_host_.count(const_cast<std::byte*>(args.chunks[i])) == 0)
+      Die("what is no chunk of the host's was to be fetched");
+    add(args.chunks[i] + args.offset, static_cast<size_t>(args.bytes));
+  }
+  return read;
+}
+
+void EmulatedRuntime::BeginFetch(int place, const gpu::FetchChunks::Args& args) {
+  const Opened opened(*this);
+  if (fetches_[place]) Die("a fetch was begun where another one was not waited for");
+  if (!IsAlive()) return;
+  ++n_launches_;
+  ++n_fetches_;
+  if (args.to < memory_ || args.to + BytesOf(args) > memory_ + memory_bytes_)
+    Die("a fetch was to go to memory of the host");
+  std::memset(args.to, kGarbage, BytesOf(args));
+  fetches_[place].emplace(Fetch{.args = args, .read = ReadBy(args)});
+}
+
+void EmulatedRuntime::AwaitFetch(int place) {
+  const std::lock_guard lock(mutex_);
+  if (forgets_waits_) return;
+  if (!fetches_[place]) {
+    if (IsAlive()) Die("a fetch was waited for that was not begun");
+    return;
+  }
+  const Fetch fetch = *std::exchange(fetches_[place], std::nullopt);
+  const Opened opened(*this);
+  if (!IsAlive()) return;
+  if (ReadBy(fetch.args) != fetch.read) Die("what was being fetched was written");
+  Launches().Of(gpu::BodyNumber<gpu::FetchChunks>())(nullptr, &fetch.args);
+}
+
 Status EmulatedRuntime::Wait() {
   const std::lock_guard lock(mutex_);
-  return IsAlive() ? Status() : IoError(facts_.name + ": the card is gone");
+  if (!IsAlive()) return IoError(facts_.name + ": the card is gone");
+  if (fetches_[0] || fetches_[1]) Die("a fetch was not waited for");
+  return {};
 }
 
 void EmulatedRuntime::DieAfter(int64_t launches) {
@@ -165,16 +242,16 @@ void EmulatedRuntime::DieAfter(int64_t launches) {
 
 void EmulatedRuntime::LaunchBody(int number, const void* args) {
   const Opened opened(*this);
-  static const gpu::LaunchTable table = {.products = EmulatedProductLaunches(),
-                                         .attention = EmulatedAttentionLaunches(),
-                                         .rows = EmulatedRowLaunches()};
   if (!IsAlive()) return;
   ++n_launches_;
-  table.Of(number)(nullptr, args);
+  Launches().Of(number)(nullptr, args);
 }
 
 std::unique_ptr<gpu::LaunchGraph> EmulatedRuntime::MakeGraph(const gpu::LaunchList& launches) {
   const std::lock_guard lock(mutex_);
+  FetchesOfGraph fetches;
+  launches.StartOn(fetches);
+  if (fetches.is_begun[0] || fetches.is_begun[1]) Die("a graph that ends with a fetch");
   if (n_graphs_ == most_graphs_) return nullptr;
   ++n_graphs_;
   return std::make_unique<EmulatedGraph>(launches);

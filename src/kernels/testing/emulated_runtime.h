@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A card that is this CPU: bodies run on fibers, and its memory may be touched inside launches and copies
-// alone. Whoever touches it elsewhere dies.
+// alone. Whoever touches it elsewhere dies. A fetch copies when it is waited for, as late as it may: who
+// reads what is copied to before that dies, and so does who has written what is copied.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 #include "kernels/gpu/bodies.h"
 #include "kernels/gpu/runtime.h"
@@ -31,6 +34,8 @@ class EmulatedRuntime final : public gpu::Runtime {
   void FreeOnHost(std::byte* at) override;
   void Copy(const void* from, void* to, size_t bytes) override;
   void Fill(std::byte* at, size_t bytes, std::byte with) override;
+  void BeginFetch(int place, const gpu::FetchChunks::Args& args) override;
+  void AwaitFetch(int place) override;
   std::unique_ptr<gpu::LaunchGraph> MakeGraph(const gpu::LaunchList& launches) override;
   // With the arguments that it was made with, whatever these are today.
   void LaunchAsOne(const gpu::LaunchGraph& graph) override;
@@ -44,6 +49,9 @@ class EmulatedRuntime final : public gpu::Runtime {
   void LimitGraphs(int64_t most) { most_graphs_ = most; }
   int64_t n_graphs() const { return n_graphs_; }
   int64_t n_graph_launches() const { return n_graph_launches_; }
+  int64_t n_fetches() const { return n_fetches_; }
+  // From now on nothing waits for fetches, as if who uses the card had forgotten to.
+  void ForgetWaits() { forgets_waits_ = true; }
   // Of the host's memory that bodies may touch.
   size_t host_bytes() const;
 
@@ -52,7 +60,12 @@ class EmulatedRuntime final : public gpu::Runtime {
 
  private:
   class Opened;
+  struct Fetch {
+    gpu::FetchChunks::Args args;
+    std::vector<std::byte> read;  // what it is going to read, as it was when it began
+  };
 
+  std::vector<std::byte> ReadBy(const gpu::FetchChunks::Args& args) const;
   size_t Taken(size_t bytes) const;
   bool Holds(const void* at) const;
   void CheckEndOf(const std::byte* at, size_t bytes) const;
@@ -68,6 +81,9 @@ class EmulatedRuntime final : public gpu::Runtime {
   std::map<std::byte*, size_t> on_host_;
   int64_t n_launches_ = 0, n_copies_ = 0, most_launches_ = INT64_MAX;
   int64_t n_graphs_ = 0, n_graph_launches_ = 0, most_graphs_ = INT64_MAX;
+  std::optional<Fetch> fetches_[kFetches];  // that nobody has waited for
+  int64_t n_fetches_ = 0;
+  bool forgets_waits_ = false;
 };
 
 // Parts of its table (gpu/bodies.h).
