@@ -289,6 +289,19 @@ longspec_edit(json_schema_converter.cc [=[
 
 # --- Numbers. ---
 
+# Numbers between bounds have up to six digits behind the point. Where there is none, the empty text would be the answer.
+longspec_edit(json_schema_converter.cc [=[
+    return RegexExpression(
+        GenerateFloatRangeRegex(start, end, /*precision=*/6, exclusive_start, exclusive_end),
+]=] [=[
+    const std::string range = GenerateFloatRangeRegex(start, end, /*precision=*/6, exclusive_start, exclusive_end);
+    if (range == "^()$") {
+      XGRAMMAR_LOG(WARNING) << "a range of numbers without one of six digits behind the point";
+    }
+    return RegexExpression(
+        range,
+]=])
+
 # Listed values that doubles would change have their spelling beside them (src/grammar/json_schema.cc).
 longspec_edit(json_schema_converter.cc [=[
   spec.json_value = schema.at("const").serialize();

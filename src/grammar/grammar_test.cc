@@ -420,6 +420,12 @@ TEST_F(GrammarTest, WhatCannotBeCompiledIsRefused) {
          StatusCode::kUnsupported, "cannot be kept: oneOf");
   expect(Kind::kJsonSchema, R"({"type": "integer", "minimum": 3, "maximum": 2})",
          StatusCode::kInvalidArgument, "range");
+  expect(Kind::kJsonSchema, R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1e-7})",
+         StatusCode::kUnsupported, "a range of numbers without one of six digits behind the point");
+  expect(Kind::kJsonSchema,
+         R"({"properties": {"a": {"anyOf": [{"type": "null"}, )"
+         R"({"type": "number", "exclusiveMinimum": -1.5, "exclusiveMaximum": -1.499999}]}}})",
+         StatusCode::kUnsupported, "a range of numbers without one of six digits behind the point");
   expect(Kind::kGbnf, "root ::= a\na ::= b\nb ::= a", StatusCode::kInvalidArgument,
          "no answer could satisfy it");
   expect(Kind::kStructuralTag, "{", StatusCode::kInvalidArgument, "structural tag: not JSON");

@@ -876,9 +876,16 @@ class Normaliser {
       if (!Has(own, key) || own[key].is_number_integer()) return;
       const double bound = own[key].get<double>();
       if (std::abs(bound) > kLarge) return;
-      const bool whole = std::trunc(bound) == bound;
+      const double nearest = rounded(bound);
+      if (nearest == bound) {
+        own[key] = static_cast<int64_t>(nearest);
+        return;
+      }
       own.erase(key);
-      own[whole ? key : to] = static_cast<int64_t>(rounded(bound));
+      // Of two bounds on one side the stricter one counts.
+      const bool is_stricter = !Has(own, to) || (nearest > bound ? nearest > own[to].get<double>()
+                                                                 : nearest < own[to].get<double>());
+      if (is_stricter) own[to] = static_cast<int64_t>(nearest);
     };
     round("minimum", "minimum", [](double x) { return std::ceil(x); });
     round("maximum", "maximum", [](double x) { return std::floor(x); });

@@ -90,6 +90,12 @@ TEST(JsonSchema, BoundsOfIntegersAreWhole) {
             R"({"type":"integer","exclusiveMinimum":2})");
   EXPECT_EQ(Normal(R"({"type": "integer", "exclusiveMaximum": 9.0})"),
             R"({"type":"integer","exclusiveMaximum":9})");
+  EXPECT_EQ(Normal(R"({"type": "integer", "minimum": 10, "exclusiveMinimum": 0.5})"),
+            R"({"type":"integer","minimum":10})");
+  EXPECT_EQ(Normal(R"({"type": "integer", "minimum": 3.5, "exclusiveMinimum": 7.5})"),
+            R"({"type":"integer","minimum":8})");
+  EXPECT_EQ(Normal(R"({"type": "integer", "maximum": -0.5, "exclusiveMaximum": 1.5})"),
+            R"({"type":"integer","maximum":-1})");
 }
 
 // What src/pattern makes of it, its own tests say.
