@@ -4,8 +4,10 @@
 // options. Every member has an initialiser, so that {.path = "model.gguf"} compiles without warnings.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -80,14 +82,41 @@ struct NgramDraftOptions {
   bool operator==(const NgramDraftOptions&) const = default;
 };
 
-// Type "replay" is for experiments: the program `longspec` has it, other users of the library have not.
-struct ReplayDraftOptions {
-  std::vector<int32_t> tokens = {};  // to propose, by absolute output index
-  // Less than 1: it plays a draft that is right with this chance at each token, as a chain that is as deep as
-  // pays, and each token of a proposal takes so long.
-  float accept = 1.0F;
-  float step_ms = 0.0F;
-  bool operator==(const ReplayDraftOptions&) const = default;
+// What a drafter reads that is no part of the library: a program adds that drafter, with a struct of its own
+// for its options. Copies share it; equal are those that hold equal structs.
+class AddedDraftOptions {
+ public:
+  AddedDraftOptions() = default;
+  template <std::equality_comparable T>
+  explicit AddedDraftOptions(T options) : held_(std::make_shared<const Of<T>>(std::move(options))) {}
+
+  // Null: it holds none of this type.
+  template <typename T>
+  const T* Get() const {
+    const auto* const of = dynamic_cast<const Of<T>*>(held_.get());
+    return of == nullptr ? nullptr : &of->options;
+  }
+  bool operator==(const AddedDraftOptions& other) const {
+    if (held_ == nullptr || other.held_ == nullptr) return held_ == other.held_;
+    return held_->Equals(*other.held_);
+  }
+
+ private:
+  struct Held {
+    virtual ~Held() = default;
+    virtual bool Equals(const Held& other) const = 0;
+  };
+  template <typename T>
+  struct Of final : Held {
+    explicit Of(T of) : options(std::move(of)) {}
+    bool Equals(const Held& other) const override {
+      const auto* const same = dynamic_cast<const Of*>(&other);
+      return same != nullptr && same->options == options;
+    }
+    const T options;
+  };
+
+  std::shared_ptr<const Held> held_;
 };
 
 // A text that an answer may begin with, and the chance that it does.
@@ -174,7 +203,7 @@ struct SpeculationOptions {
   // context length, adaptive_n_max at most), or empty: adaptive for "auto" and lists, fixed for one drafter.
   std::string policy = {};
   int adaptive_n_max = 32;
-  ReplayDraftOptions replay = {};
+  AddedDraftOptions added = {};
   PredictionDraftOptions prediction = {};
   SuffixDraftOptions suffix = {};
   PpmDraftOptions ppm = {};

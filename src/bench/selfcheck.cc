@@ -18,6 +18,7 @@
 #include "draft_model/spec_extend.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/gguf.h"
+#include "lab/replay_drafter.h"
 #include "tokenizer/tokenizer.h"
 
 namespace longspec {
@@ -238,7 +239,7 @@ class Selfcheck {
     for (const Way& way : ways_) {
       SpeculationOptions speculation = way.speculation;
       if (!speculation.dice && options_.temperatures[i] <= 0) continue;  // there are none
-      speculation.replay.tokens = plain.tokens;
+      speculation.added = Replay({.tokens = plain.tokens});
       TraceOptions options = Options(i);
       options.adaptive = way.adaptive;
       options.dice = speculation.dice;
@@ -331,7 +332,7 @@ class Selfcheck {
                  .second) {
           continue;
         }
-        speculation.replay.tokens = plain[i].tokens;
+        speculation.added = Replay({.tokens = plain[i].tokens});
         items.push_back({.prompt = options_.prompt,
                          .make_drafter = Registered(speculation),
                          .options = Options(i),

@@ -185,7 +185,7 @@ TEST(Step, TheTreeShrinksToTheContextAndThenThereIsNoRoom) {
     const SamplingOptions sampling = Temperature(0.7F);
     const std::vector<int32_t> text = DecodePlainly(Language(), {.n_predict = 60, .sampling = sampling});
     const Job job = {.n_predict = 60, .capacity = 31, .sampling = sampling};
-    Fixture f(job, {.type = "replay", .draft_n_max = 9, .tree = tree, .replay = {.tokens = text}});
+    Fixture f(job, {.type = "replay", .draft_n_max = 9, .tree = tree, .added = Replay({.tokens = text})});
     ASSERT_TRUE(f.rig.decoder.Prefill().ok());
     Status end;
     while (true) {
@@ -210,11 +210,11 @@ TEST(Step, DraftsShorterThanTheMinimumAreNotVerified) {
   const Job job = {.n_predict = 8, .sampling = Temperature(0.0F)};
   const std::vector<int32_t> truth = DecodePlainly(Language(), job);
   const std::vector<int32_t> three(truth.begin(), truth.begin() + 3);
-  Fixture f(job, {.type = "replay", .draft_n_max = 5, .draft_n_min = 3, .replay = {.tokens = three}});
+  Fixture f(job, {.type = "replay", .draft_n_max = 5, .draft_n_min = 3, .added = Replay({.tokens = three})});
   ASSERT_TRUE(f.rig.decoder.Prefill().ok());
   EXPECT_EQ(f.rig.Step()->tokens.size(), 4U);  // three proposed
   EXPECT_EQ(f.rig.decoder.stats().drafted, 3);
-  Fixture g(job, {.type = "replay", .draft_n_max = 5, .draft_n_min = 4, .replay = {.tokens = three}});
+  Fixture g(job, {.type = "replay", .draft_n_max = 5, .draft_n_min = 4, .added = Replay({.tokens = three})});
   ASSERT_TRUE(g.rig.decoder.Prefill().ok());
   EXPECT_EQ(g.rig.Step()->tokens.size(), 1U);
   EXPECT_EQ(g.rig.decoder.stats().drafted, 0);
@@ -225,7 +225,7 @@ TEST(Stats, CountsByDepth) {
   const std::vector<int32_t> truth = DecodePlainly(Language(), job);
   std::vector<int32_t> drafts = truth;
   drafts[2] = (truth[2] + 1) % kVocab;  // round 1 accepts two of four; round 2 starts at output 3
-  Fixture f(job, {.type = "replay", .draft_n_max = 4, .replay = {.tokens = drafts}});
+  Fixture f(job, {.type = "replay", .draft_n_max = 4, .added = Replay({.tokens = drafts})});
   f.rig.Run();
   const DecodeStats& stats = f.rig.decoder.stats();
   EXPECT_EQ(stats.steps, 3);  // 3 + 5 + 2 tokens

@@ -189,7 +189,7 @@ TEST(ConstraintEquality, ForcedTokensAreDraftedAndAllAccepted) {
 TEST(ConstraintEquality, ForbiddenGuessesCostNoRow) {
   const Job job = {.n_predict = 12, .sampling = Temperature(0.0F)};
   const SpeculationOptions speculation = {.type = "replay",
-                                          .replay = {.tokens = std::vector<int32_t>(12, kEnd)}};
+                                          .added = Replay({.tokens = std::vector<int32_t>(12, kEnd)})};
   ToyTarget target(&Language());
   std::vector<std::unique_ptr<Party>> parties;
   parties.push_back(std::make_unique<Party>(job, Rules()[2], speculation, Make(speculation)));
@@ -224,7 +224,7 @@ TEST(ConstraintEquality, AGuessThatBreaksTheConstraintBreaksNothing) {
   };
   const Job job = {.n_predict = 12, .sampling = Temperature(0.0F)};
   const SpeculationOptions speculation = {.type = "replay",
-                                          .replay = {.tokens = std::vector<int32_t>(12, kEnd)}};
+                                          .added = Replay({.tokens = std::vector<int32_t>(12, kEnd)})};
   ToyTarget target(&Language());
   Party party(job, Rules()[2], speculation, Make(speculation));
   Fragile fragile(ToyConstraint(Rules()[2], kVocab, kEnd));

@@ -87,14 +87,15 @@ TEST(Equality, Replay) {
     const std::vector<int32_t> truth = DecodePlainly(Language(), job);
     for (const char* tree : {"chain", "3"}) {
       SpeculationOptions speculation = {
-          .type = "replay", .draft_n_max = 12, .tree = tree, .replay = {.tokens = truth}};
+          .type = "replay", .draft_n_max = 12, .tree = tree, .added = Replay({.tokens = truth})};
       const int depth = tree[0] == 'c' ? 12 : 4;
       const DecodeStats stats = ExpectPlainText(job, speculation);
       EXPECT_EQ(stats.steps, (41 + depth) / (depth + 1));
       EXPECT_EQ(stats.accepted + stats.steps, 41);
       for (size_t wrong = 0; wrong < truth.size(); wrong += 5) {
-        speculation.replay.tokens = truth;
-        speculation.replay.tokens[wrong] = (truth[wrong] + 1) % kVocab;
+        std::vector<int32_t> guesses = truth;
+        guesses[wrong] = (truth[wrong] + 1) % kVocab;
+        speculation.added = Replay({.tokens = guesses});
         ExpectPlainText(job, speculation);
       }
     }
@@ -142,7 +143,7 @@ TEST(Equality, EndTokenAnywhereInThePath) {
     for (const char* tree : {"chain", "2"}) {
       // The draft goes on past the end token.
       const SpeculationOptions speculation = {
-          .type = "replay", .draft_n_max = 16, .tree = tree, .replay = {.tokens = endless}};
+          .type = "replay", .draft_n_max = 16, .tree = tree, .added = Replay({.tokens = endless})};
       const auto drafter = Make(speculation);
       Rig rig(Language(), job, drafter.get(), speculation);
       rig.Run();
@@ -160,7 +161,7 @@ TEST(Equality, TokenLimitAnywhereInThePath) {
   for (int n = 1; n < 30; ++n) {
     const Job job = {.n_predict = n, .sampling = sampling};
     const DecodeStats stats =
-        ExpectPlainText(job, {.type = "replay", .draft_n_max = 8, .replay = {.tokens = truth}});
+        ExpectPlainText(job, {.type = "replay", .draft_n_max = 8, .added = Replay({.tokens = truth})});
     EXPECT_EQ(stats.committed, n);
     EXPECT_EQ(stats.steps, (n + 8) / 9);
   }
@@ -187,7 +188,7 @@ TEST(Equality, TheDecoderCutsWhatThePolicyDidNot) {
     ToyCache cache(100);
     auto own_policy = std::make_unique<GenerousPolicy>();
     const GenerousPolicy& policy = *own_policy;
-    const auto drafter = Make({.type = "replay", .draft_n_max = 10, .replay = {.tokens = truth}});
+    const auto drafter = Make({.type = "replay", .draft_n_max = 10, .added = Replay({.tokens = truth})});
     OneSequence decoder(&target, job.prompt, &cache, drafter.get(), std::move(own_policy),
                         MakeSampler(job.sampling, kVocab));
     ASSERT_TRUE(decoder.Prefill().ok());

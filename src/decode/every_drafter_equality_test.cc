@@ -69,9 +69,10 @@ TEST_F(EveryDrafter, LeavesTheTextAsItIs) {
       for (const bool dice : {true, false}) {
         for (const char* prior : {"", "none"}) {
           SpeculationOptions options = {.type = type, .draft_n_max = 12, .ngram = {.min = 1}, .tree = "4"};
-          options.replay.tokens = truth;
-          for (size_t i = 3; i < truth.size(); i += 7) options.replay.tokens[i] = (truth[i] + 1) % kVocab;
-          options.prediction.tokens = options.replay.tokens;
+          std::vector<int32_t> guesses = truth;
+          for (size_t i = 3; i < truth.size(); i += 7) guesses[i] = (truth[i] + 1) % kVocab;
+          options.added = Replay({.tokens = guesses});
+          options.prediction.tokens = guesses;
           options.dice = dice;
           options.ppm.prior = prior;
           const auto drafter = Make(options);

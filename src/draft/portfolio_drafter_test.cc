@@ -51,8 +51,10 @@ TEST(Portfolio, RefusesListsThatMakeNoSense) {
 }
 
 TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
-  const auto drafter =
-      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("cXY")}});
+  const auto drafter = Make({.type = "ngram,replay",
+                             .ngram = {.min = 1},
+                             .tree = "chain",
+                             .added = Replay({.tokens = Text("cXY")})});
   const auto text = Text("abcdefab");  // ngram: cdefab...; replay: cXY, always certain
   ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
@@ -74,8 +76,10 @@ TEST(Portfolio, MergesProposalsAndSaysWhoseTheyAre) {
 }
 
 TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
-  const auto drafter =
-      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("XYZ")}});
+  const auto drafter = Make({.type = "ngram,replay",
+                             .ngram = {.min = 1},
+                             .tree = "chain",
+                             .added = Replay({.tokens = Text("XYZ")})});
   const auto text = Text("abcdefab");
   ASSERT_TRUE(drafter->Follow(text).ok());
   TokenTree tree('b');
@@ -94,8 +98,10 @@ TEST(Portfolio, TheBudgetGoesToTheBestNodes) {
 
 // Whoever chooses whom to ask gets a tree of what those said, at any time.
 TEST(Portfolio, AsksMembersOneByOne) {
-  const auto drafter =
-      Make({.type = "ngram,replay", .ngram = {.min = 1}, .tree = "chain", .replay = {.tokens = Text("XYZ")}});
+  const auto drafter = Make({.type = "ngram,replay",
+                             .ngram = {.min = 1},
+                             .tree = "chain",
+                             .added = Replay({.tokens = Text("XYZ")})});
   Portfolio& portfolio = *drafter->portfolio();
   ASSERT_EQ(portfolio.members().size(), 2U);
   EXPECT_EQ(portfolio.members()[0]->portfolio(), nullptr);

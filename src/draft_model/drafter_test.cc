@@ -68,7 +68,7 @@ TEST(Registry, RefusesOptionsOutOfRange) {
       {{.type = "ngram", .ngram = {.rule = "hf"}, .tree = "2"},
        "--spec-tree 2: --spec-ngram-rule hf proposes chains"},
       {{.type = "replay", .tree = "-1"}, "--spec-tree -1"},
-      {{.type = "replay", .replay = {.tokens = {1, -4}}}, "replay_tokens"},
+      {{.type = "replay", .added = Replay({.tokens = {1, -4}})}, "replay_tokens"},
   };
   for (const Case& c : cases) {
     const auto drafter = MakeDrafter(c.options);
@@ -93,7 +93,7 @@ TEST(None, ProposesNothing) {
 
 std::vector<int32_t> Replayed(const char* tree_shape, int n_output, DraftBudget budget, TokenTree& tree) {
   const auto drafter =
-      MakeDrafter({.type = "replay", .tree = tree_shape, .replay = {.tokens = {10, 11, 0, 13, 14}}});
+      MakeDrafter({.type = "replay", .tree = tree_shape, .added = Replay({.tokens = {10, 11, 0, 13, 14}})});
   std::vector<int32_t> text = {1, 2, 3};
   EXPECT_TRUE((*drafter)->Follow(text).ok());
   text.insert(text.end(), static_cast<size_t>(n_output), 9);
@@ -105,6 +105,26 @@ std::vector<int32_t> Replayed(const char* tree_shape, int n_output, DraftBudget 
   std::vector<int32_t> tokens;
   for (int i = 1; i < tree.size(); ++i) tokens.push_back(tree.node(i).token);
   return tokens;
+}
+
+// A session keeps its drafter as long as its options are equal, whoever made them.
+TEST(Replay, OptionsAreEqualByWhatTheyHold) {
+  const SpeculationOptions none = {.type = "replay"};
+  const SpeculationOptions one = {.type = "replay", .added = Replay({.tokens = {1, 2}})};
+  const SpeculationOptions same = {.type = "replay", .added = Replay({.tokens = {1, 2}})};
+  const SpeculationOptions other = {.type = "replay", .added = Replay({.tokens = {1, 3}})};
+  struct Foreign {
+    bool operator==(const Foreign&) const = default;
+  };
+  const SpeculationOptions foreign = {.type = "replay", .added = AddedDraftOptions(Foreign())};
+  EXPECT_EQ(none, SpeculationOptions(none));
+  EXPECT_EQ(one, SpeculationOptions(one));
+  EXPECT_EQ(one, same);
+  EXPECT_NE(one, other);
+  EXPECT_NE(one, none);
+  EXPECT_NE(none, one);
+  EXPECT_NE(one, foreign);
+  EXPECT_EQ(foreign.added.Get<ReplayOptions>(), nullptr);
 }
 
 TEST(Replay, ChainByOutputIndex) {
@@ -130,7 +150,7 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   std::vector<int32_t> answer(2000);
   for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(i % 50);
   const auto drafter =
-      MakeDrafter({.type = "replay", .replay = {.tokens = answer, .accept = 0.6F, .step_ms = 0.01F}});
+      MakeDrafter({.type = "replay", .added = Replay({.tokens = answer, .accept = 0.6F, .step_ms = 0.01F})});
   ASSERT_TRUE(drafter.ok());
   std::vector<int32_t> text = {3};
   ASSERT_TRUE((*drafter)->Follow(text).ok());
@@ -151,7 +171,7 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   EXPECT_NEAR(1.0 * n_both / n_deep, 0.6, 0.05);
   // As deep as it is asked for, at its price.
   const auto dear =
-      MakeDrafter({.type = "replay", .replay = {.tokens = answer, .accept = 0.6F, .step_ms = 1}});
+      MakeDrafter({.type = "replay", .added = Replay({.tokens = answer, .accept = 0.6F, .step_ms = 1})});
   const std::vector<int32_t> start = {3};
   ASSERT_TRUE((*dear)->Follow(start).ok());
   TokenTree tree(3);
@@ -159,9 +179,9 @@ TEST(Replay, PlaysADraftOfAChosenAcceptance) {
   ASSERT_TRUE((*dear)->Propose({.max_nodes = 4, .max_depth = 1}, start, tree).ok());
   EXPECT_EQ(tree.max_depth(), 1);
   EXPECT_EQ(NowMs(), 1);
-  EXPECT_THAT(CheckDrafter({.type = "replay", .replay = {.accept = 0}}).message(),
+  EXPECT_THAT(CheckDrafter({.type = "replay", .added = Replay({.accept = 0})}).message(),
               HasSubstr("replay_accept 0"));
-  EXPECT_THAT(CheckDrafter({.type = "replay", .replay = {.step_ms = -1}}).message(),
+  EXPECT_THAT(CheckDrafter({.type = "replay", .added = Replay({.step_ms = -1})}).message(),
               HasSubstr("replay_step_ms -1"));
 }
 

@@ -138,7 +138,7 @@ class EveryDraftersProposals : public ::testing::Test {
     add("none", "");
     add("ngram", "", "hf", [](O& o) { o.ngram.rule = "hf"; });
     add("ngram", "", "lengths", [](O& o) { o.ngram.max = 6, o.ngram.min = 1; });
-    add("replay", "", "", [&](O& o) { o.replay.tokens.assign(40, 201); });
+    add("replay", "", "", [&](O& o) { o.added = Replay({.tokens = std::vector<int32_t>(40, 201)}); });
     add("prediction", "", "", [&](O& o) {
       o.prediction.tokens = {prompt_.begin() + 50, prompt_.begin() + 150};
     });

@@ -29,6 +29,7 @@
 #include "eval/turn_order.h"
 #include "formats/atomic_file.h"
 #include "kv/kv_cache.h"
+#include "lab/replay_drafter.h"
 
 namespace longspec {
 namespace {
@@ -315,9 +316,9 @@ class Evaluation {
     LS_ASSIGN(GenerationRequest request, Request(prompt, temperature, method));
     LS_ASSIGN(const Method of_method, ReadMethod(method, options_.speculation));
     if (const PlayedDraft played = of_method.played; played.accept > 0) {
-      request.speculation.replay.tokens = known.tokens;
-      request.speculation.replay.accept = static_cast<float>(played.accept);
-      request.speculation.replay.step_ms = static_cast<float>(played.cost * known.ms_per_token);
+      request.speculation.added = Replay({.tokens = known.tokens,
+                                          .accept = static_cast<float>(played.accept),
+                                          .step_ms = static_cast<float>(played.cost * known.ms_per_token)});
     }
     LS_ASSIGN(runner.generation, engine_.Start(*runner.session, std::move(request)));
     return runner;

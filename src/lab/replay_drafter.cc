@@ -9,6 +9,8 @@
 #include "lab/replay_drafter.h"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/counter_rng.h"
@@ -17,6 +19,12 @@
 
 namespace longspec {
 namespace {
+
+const ReplayOptions& ReplayOf(const SpeculationOptions& options) {
+  static const ReplayOptions kDefaults;
+  const ReplayOptions* const added = options.added.Get<ReplayOptions>();
+  return added == nullptr ? kDefaults : *added;
+}
 
 // A wrong guess instead of `right`: the token k below it, or above where there is none, so that it stays
 // inside the vocabulary.
@@ -102,29 +110,27 @@ constexpr float kMostStepMs = 1000;
 
 Status CheckReplay(const SpeculationOptions& options) {
   LS_TRY(CheckTreeWidth(options));
-  if (std::any_of(options.replay.tokens.begin(), options.replay.tokens.end(),
-                  [](int32_t t) { return t < 0; })) {
+  const auto& [tokens, accept, step_ms] = ReplayOf(options);
+  if (std::ranges::any_of(tokens, [](int32_t t) { return t < 0; })) {
     return InvalidArgument("replay_tokens: tokens must be 0 or more");
   }
-  if (!(options.replay.accept > 0 && options.replay.accept <= 1)) {
-    return InvalidArgument("replay_accept " + std::to_string(options.replay.accept) +
-                           ": must be above 0 and at most 1");
+  if (!(accept > 0 && accept <= 1)) {
+    return InvalidArgument("replay_accept " + std::to_string(accept) + ": must be above 0 and at most 1");
   }
-  if (!(options.replay.step_ms >= 0 && options.replay.step_ms <= kMostStepMs)) {
-    return InvalidArgument("replay_step_ms " + std::to_string(options.replay.step_ms) +
-                           ": must be from 0 to 1000");
+  if (!(step_ms >= 0 && step_ms <= kMostStepMs)) {
+    return InvalidArgument("replay_step_ms " + std::to_string(step_ms) + ": must be from 0 to 1000");
   }
   return {};
 }
 
 DrafterResult MakeReplay(const SpeculationOptions& options, const DraftContext&) {
-  if (options.replay.accept < 1 || options.replay.step_ms > 0) {
-    return std::unique_ptr<Drafter>(
-        std::make_unique<PlayedDrafter>(options.replay.tokens, static_cast<double>(options.replay.accept),
-                                        static_cast<double>(options.replay.step_ms)));
+  const auto& [tokens, accept, step_ms] = ReplayOf(options);
+  if (accept < 1 || step_ms > 0) {
+    return std::unique_ptr<Drafter>(std::make_unique<PlayedDrafter>(tokens, static_cast<double>(accept),
+                                                                    static_cast<double>(step_ms)));
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
-  return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(options.replay.tokens, width));
+  return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(tokens, width));
 }
 
 }  // namespace

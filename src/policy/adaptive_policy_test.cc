@@ -705,9 +705,12 @@ TEST(AdaptiveEquality, TheTextIsThatOfPlainDecoding) {
       for (const char* type : {"auto", "ngram", "ngram,replay"}) {
         const Job job = {.n_predict = 150, .sampling = sampling};
         const std::vector<int32_t> truth = DecodePlainly(Language(), job);
-        SpeculationOptions speculation = {
-            .type = type, .ngram = {.max = 3, .min = 1}, .policy = "adaptive", .replay = {.tokens = truth}};
-        for (size_t i = 3; i < truth.size(); i += 7) speculation.replay.tokens[i] = (truth[i] + 1) % kVocab;
+        std::vector<int32_t> guesses = truth;
+        for (size_t i = 3; i < truth.size(); i += 7) guesses[i] = (truth[i] + 1) % kVocab;
+        const SpeculationOptions speculation = {.type = type,
+                                                .ngram = {.max = 3, .min = 1},
+                                                .policy = "adaptive",
+                                                .added = Replay({.tokens = guesses})};
         AdaptiveMemory memory = Knows(cost);
         const auto drafter = std::move(*MakeDrafter(OnlyRead(speculation, type)));
         Rig rig(Language(), job, drafter.get(), MakeAdaptivePolicy(speculation, drafter->name(), &memory));

@@ -12,6 +12,7 @@
 #include "base/counter_rng.h"
 #include "draft/pass_meeting.h"
 #include "draft_model/registry.h"
+#include "lab/testing/with_lab.h"
 
 namespace longspec {
 namespace {
@@ -218,7 +219,7 @@ class DearMember : public ::testing::Test {
     for (size_t i = 0; i < answer.size(); ++i) answer[i] = static_cast<int32_t>(rng.Uniform(i) * 1000);
     auto drafter = MakeDrafter({.type = "ngram,replay",
                                 .ngram = {.min = 3},
-                                .replay = {.tokens = answer, .accept = accept, .step_ms = step_ms}});
+                                .added = Replay({.tokens = answer, .accept = accept, .step_ms = step_ms})});
     EXPECT_TRUE(drafter.ok()) << drafter.status().message();
     std::vector<int32_t> text = {3};
     EXPECT_TRUE((*drafter)->Follow(text).ok());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lab/lab.h"
+#include "lab/replay_drafter.h"
 
 namespace longspec::testing {
 
