@@ -41,7 +41,7 @@ struct MemoryPlan {
   double disk_bytes_per_second = 0;  // at which that folder's disk was read when tried; 0: it was not
   uint64_t scratch = 0;
   uint64_t draft = 0;         // a draft model: weights, activations and its cache at the same context
-  uint64_t draft_states = 0;  // what a draft model made of texts and keeps, besides that of prompt_cache
+  uint64_t draft_keys = 0;  // what a draft model made of texts and keeps, besides that of prompt_cache
   // Of a model on a card, whose memory all the rest is: both of these where they lie in the host's memory,
   // and what the host could give when asked (0: it did not say).
   uint64_t host_draft = 0, host_available = 0;
@@ -52,7 +52,7 @@ struct MemoryPlan {
   uint64_t available = 0;  // what the system could give when asked; 0: it did not say
   int ctx_size = 0;
 
-  uint64_t total() const { return weights + kv_at_context + scratch + draft + draft_states + working_set; }
+  uint64_t total() const { return weights + kv_at_context + scratch + draft + draft_keys + working_set; }
 };
 
 struct ModelInfo {

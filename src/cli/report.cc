@@ -55,7 +55,7 @@ Json MemoryJson(const MemoryPlan& plan) {
                {"disk_bytes_per_second", plan.disk_bytes_per_second},
                {"scratch", plan.scratch},
                {"draft", plan.draft},
-               {"draft_states", plan.draft_states},
+               {"draft_states", plan.draft_keys},
                {"working_set", plan.working_set},
                {"total", plan.total()},
                {"prompt_cache", plan.prompt_cache},
@@ -173,7 +173,7 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
                                   (plan.kv_on_host ? " in host memory" : " in a file" + FormatDisk(plan))) +
       " at a context of " + std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch);
   if (plan.draft > 0) text += ", draft model " + FormatBytes(plan.draft);
-  if (plan.draft_states > 0) text += ", texts it keeps " + FormatBytes(plan.draft_states);
+  if (plan.draft_keys > 0) text += ", texts it keeps " + FormatBytes(plan.draft_keys);
   if (plan.working_set > 0) text += ", working set " + FormatBytes(plan.working_set);
   if (plan.prompt_cache > 0)
     text += "; up to " + FormatBytes(plan.prompt_cache) + " more for earlier prompts";

@@ -99,7 +99,7 @@ inline bool IsBeginning(std::span<const int32_t> text, std::span<const int32_t> 
 }
 
 // What a drafter keeps of its sequence that cannot be computed from tokens, as a session file holds it.
-struct DraftState {
+struct DrafterSnapshot {
   std::string drafter;   // Drafter::name of whom it is of
   uint32_t version = 1;  // of the format of its bytes
   std::vector<std::byte> bytes;
@@ -166,12 +166,12 @@ class Drafter {
 
   // For session files: what it would lose if only tokens were kept, such as what it read of the target's
   // passes. Of the sequence that it was last told of. Most need nothing. Whatever else the bytes mean
-  // something to (a draft model's weights) they name, so that LoadState can refuse them.
-  virtual std::vector<DraftState> SaveState() const { return {}; }
-  // What SaveState gave when the sequence was that of the last Follow. The bytes come from a file: nothing of
-  // them is to be trusted. After an error it drafts as if there were none. Another drafter's state is nothing
-  // to it.
-  virtual Status LoadState(const DraftState&) { return {}; }
+  // something to (a draft model's weights) they name, so that Restore can refuse them.
+  virtual std::vector<DrafterSnapshot> Snapshots() const { return {}; }
+  // What Snapshots gave when the sequence was that of the last Follow. The bytes come from a file: nothing of
+  // them is to be trusted. After an error it drafts as if there were none. Another drafter's is nothing to
+  // it.
+  virtual Status Restore(const DrafterSnapshot&) { return {}; }
 
   virtual size_t bytes() const { return 0; }  // memory held now
 

@@ -98,15 +98,15 @@ class PortfolioDrafter final : public Portfolio {
     return {};
   }
 
-  std::vector<DraftState> SaveState() const override {
-    std::vector<DraftState> states;
+  std::vector<DrafterSnapshot> Snapshots() const override {
+    std::vector<DrafterSnapshot> all;
     for (const auto& member : members_) {
-      for (DraftState& state : member->SaveState()) states.push_back(std::move(state));
+      for (DrafterSnapshot& snapshot : member->Snapshots()) all.push_back(std::move(snapshot));
     }
-    return states;
+    return all;
   }
-  Status LoadState(const DraftState& state) override {
-    for (const auto& member : members_) LS_TRY(member->LoadState(state));
+  Status Restore(const DrafterSnapshot& snapshot) override {
+    for (const auto& member : members_) LS_TRY(member->Restore(snapshot));
     return {};
   }
 

@@ -55,17 +55,17 @@ class RecyclingDrafter final : public Drafter {
   }
 
   // Logits are not computed again. With a file of its own, that keeps it.
-  std::vector<DraftState> SaveState() const override {
+  std::vector<DrafterSnapshot> Snapshots() const override {
     if (!learned_ || !file_.empty()) return {};
-    return {{.drafter = std::string(name()), .version = kStateVersion, .bytes = table_.Bytes()}};
+    return {{.drafter = std::string(name()), .version = kSnapshotVersion, .bytes = table_.Bytes()}};
   }
-  Status LoadState(const DraftState& state) override {
-    if (state.drafter != name() || !file_.empty()) return {};
-    if (state.version != kStateVersion) {
-      return Unsupported("its state is of version " + std::to_string(state.version) +
-                         ", and this program reads " + std::to_string(kStateVersion));
+  Status Restore(const DrafterSnapshot& snapshot) override {
+    if (snapshot.drafter != name() || !file_.empty()) return {};
+    if (snapshot.version != kSnapshotVersion) {
+      return Unsupported("its state is of version " + std::to_string(snapshot.version) +
+                         ", and this program reads " + std::to_string(kSnapshotVersion));
     }
-    LS_ASSIGN(table_, RecyclingTable::Parse(state.bytes, "its state", table_.vocab_size()));
+    LS_ASSIGN(table_, RecyclingTable::Parse(snapshot.bytes, "its state", table_.vocab_size()));
     learned_ = true;
     return {};
   }
@@ -110,7 +110,7 @@ class RecyclingDrafter final : public Drafter {
   }
 
   static constexpr int kAbsent = -1;
-  static constexpr uint32_t kStateVersion = 1;  // the bytes of the table's file
+  static constexpr uint32_t kSnapshotVersion = 1;  // the bytes of the table's file
 
   RecyclingTable table_;
   const int width_;

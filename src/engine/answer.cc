@@ -16,7 +16,7 @@
 #include "decode/partial_verifier.h"
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
-#include "engine/draft_state.h"
+#include "engine/drafter_snapshots.h"
 #include "engine/drafter_memories.h"
 #include "engine/indent_limit.h"
 #include "engine/partial_retrieval.h"
@@ -284,7 +284,7 @@ Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
                                                       .models = parts.draft_models,
                                                       .hole = HoleOf(*parts.tokenizer)}));
     session.drafter_options = options;
-    RestoreDraftStates(session.tokens, std::exchange(session.draft_states, {}), *session.drafter,
+    RestoreSnapshots(session.tokens, std::exchange(session.snapshots, {}), *session.drafter,
                        &session.draft_notice);
   }
   return session.drafter.get();
@@ -645,7 +645,7 @@ Result<std::unique_ptr<AnswerInProgress>> AnswerInProgress::Start(const Generati
 void SessionState::Clear() {
   cache->Truncate(0);
   tokens.clear();
-  draft_states.clear();
+  snapshots.clear();
 }
 
 void SessionState::KeepTokens(size_t n) {

@@ -263,7 +263,7 @@ TEST_F(EngineOnCard, TheMemoryOfADraftIsTheHosts) {
   const auto cpu = Load("cpu", drafting), gpu = Load("cuda:0", drafting);
   const MemoryPlan on_cpu = cpu->info().memory, on_card = gpu->info().memory;
   EXPECT_EQ(on_card.total(), Load("cuda:0", plain)->info().memory.total());
-  EXPECT_EQ(on_card.draft + on_card.draft_states, 0U);
+  EXPECT_EQ(on_card.draft + on_card.draft_keys, 0U);
   EXPECT_GT(on_cpu.draft, 0U);
   EXPECT_EQ(on_cpu.host_draft + on_cpu.host_available, 0U);
   EXPECT_GT(on_card.host_available, on_card.host_draft);

@@ -60,8 +60,8 @@ struct SessionState {
   std::unique_ptr<Drafter> drafter;                           // of the last answer; null: none yet
   std::shared_ptr<const SpeculationOptions> drafter_options;  // it was made with
   const KvCache* drafter_cache = nullptr;
-  // A session that comes from a file has states for its first drafter, and a notice of those that were lost.
-  std::vector<DraftState> draft_states;
+  // A session that comes from a file has these for its first drafter, and a notice of those that were lost.
+  std::vector<DrafterSnapshot> snapshots;
   std::string draft_notice;
 
   void Clear();

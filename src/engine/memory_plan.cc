@@ -167,10 +167,10 @@ MemoryPlan PlanMemory(const MemoryNeeds& needs, uint64_t available, uint64_t on_
   plan.kv_on_host = needs.rest_on_host;
   if (needs.draft_on_host || needs.rest_on_host) plan.host_available = on_host;
   if (needs.draft_on_host) {
-    plan.host_draft = own + needs.draft_states();
+    plan.host_draft = own + needs.draft_keys();
   } else {
     plan.draft += own;
-    plan.draft_states = needs.draft_states();
+    plan.draft_keys = needs.draft_keys();
   }
   plan.working_set = needs.working_set.fixed + Chunks(needs) * needs.working_set.source_chunk;
   plan.available = available;
@@ -254,7 +254,7 @@ Status CheckMemory(const std::string& path, const MemoryNeeds& needs, uint64_t a
         ", KV cache " + FormatBytes(plan.kv_at_context) + " for a context of " +
         std::to_string(plan.ctx_size) + ", scratch " + FormatBytes(plan.scratch) +
         (plan.draft > 0 ? ", draft model " + FormatBytes(plan.draft) : std::string()) +
-        (plan.draft_states > 0 ? ", texts it keeps " + FormatBytes(plan.draft_states) : std::string()) +
+        (plan.draft_keys > 0 ? ", texts it keeps " + FormatBytes(plan.draft_keys) : std::string()) +
         (plan.working_set > 0 ? ", working set " + FormatBytes(plan.working_set) : std::string()) + ") but " +
         FormatBytes(available) + " available; " + Advice(needs, available, on_host, by_option));
   }

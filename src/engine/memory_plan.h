@@ -35,7 +35,7 @@ struct MemoryNeeds {
   // positions.
   uint64_t kept_chunk() const { return kv_chunk + draft.kept_chunk; }
   // What a draft model keeps even if nothing is kept of prompts.
-  uint64_t draft_states() const { return DraftKeys::kFewChunks * draft.kept_chunk; }
+  uint64_t draft_keys() const { return DraftKeys::kFewChunks * draft.kept_chunk; }
 };
 
 // ModelOptions::cache_ram in bytes.

@@ -158,7 +158,7 @@ TEST(MemoryPlan, EarlierPromptsTakeOfWhatIsLeft) {
   EXPECT_EQ(needs.kept_chunk(), 8 * kMiB);
   EXPECT_EQ(PlanMemory(needs, 0).prompt_cache, 96 * kMiB);
   // Some of it in any case.
-  EXPECT_EQ(PlanMemory(needs, 0).draft_states, 16 * kMiB);
+  EXPECT_EQ(PlanMemory(needs, 0).draft_keys, 16 * kMiB);
   EXPECT_EQ(PlanMemory(needs, 0).total(), (144 + 16) * kMiB);
   EXPECT_EQ(LargestContextThatFits(needs, 141 * kMiB), 0);
   EXPECT_EQ(LargestContextThatFits(needs, 142 * kMiB), 256);

@@ -7,7 +7,7 @@
 
 #include "base/status_macros.h"
 #include "draft/drafter.h"
-#include "engine/draft_state.h"
+#include "engine/drafter_snapshots.h"
 #include "formats/session_file.h"
 #include "formats/string_list.h"
 #include "kernels/ops.h"
@@ -71,10 +71,10 @@ Status SaveSessionFile(const EngineSession& session, const SessionOwner& owner, 
     contents.chunks.push_back(
         pool.mover().Read(state.cache->chunks()[i]->data(), pool.chunk_bytes(), &copies[i]));
   }
-  std::vector<DraftState> drafts = state.draft_states;
+  std::vector<DrafterSnapshot> snapshots = state.snapshots;
   if (state.drafter != nullptr && state.drafter->Follow(state.tokens).ok())
-    drafts = state.drafter->SaveState();
-  contents.sections = SectionsOf(drafts);
+    snapshots = state.drafter->Snapshots();
+  contents.sections = SectionsOf(snapshots);
   const std::vector<std::byte> messages = PackMessages(session.messages());
   if (!session.messages().empty()) {
     contents.sections.push_back({.name = kMessagesSection, .version = kMessagesVersion, .bytes = messages});
@@ -107,7 +107,7 @@ Status LoadSessionFile(const std::string& path, const SessionOwner& owner, Chunk
   }
   SessionState& state = session->state();
   state.tokens = saved.tokens;
-  state.draft_states = DraftStatesOf(saved, &state.draft_notice);
+  state.snapshots = SnapshotsOf(saved, &state.draft_notice);
   state.cache->Adopt(chunks, saved.n_positions);
   return {};
 }

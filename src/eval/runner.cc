@@ -623,7 +623,7 @@ Status CheckEvaluationMemory(const EvalOptions& o, const MemoryPlan& plan) {
   // And so has each method's reading of the prompt.
   const uint64_t caches = (chunks_of(longest) + n_answers * of_answer + o.methods.size()) * chunk;
   const uint64_t needed =
-      plan.weights + plan.scratch + plan.draft + plan.draft_states + plan.working_set + caches;
+      plan.weights + plan.scratch + plan.draft + plan.draft_keys + plan.working_set + caches;
   if (plan.available == 0 || needed <= plan.available) return {};
   constexpr uint64_t kMiB = 1 << 20;
   return ResourceExhausted("--methods: the keys and values of " + std::to_string(longest) +

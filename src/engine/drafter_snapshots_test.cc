@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What drafters keep goes to session files and back: a drafter for the test, and one that is registered.
-#include "engine/draft_state.h"
+#include "engine/drafter_snapshots.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,16 +34,16 @@ class StatefulDrafter final : public Drafter {
   }
   Status Propose(const DraftBudget&, std::span<const int32_t>, TokenTree&) override { return {}; }
   Status Read(const CommittedRows&) override { return {}; }
-  std::vector<DraftState> SaveState() const override {
+  std::vector<DrafterSnapshot> Snapshots() const override {
     const auto bytes = std::as_bytes(std::span(kept));
     return {{.drafter = name_, .version = 2, .bytes = {bytes.begin(), bytes.end()}}};
   }
-  Status LoadState(const DraftState& state) override {
-    if (state.drafter != name_) return {};
-    if (state.version != 2) return Unsupported("its state is of version " + std::to_string(state.version));
-    if (state.bytes.size() != followed.size() * sizeof(float)) return Corrupt("its state is of another text");
+  Status Restore(const DrafterSnapshot& snapshot) override {
+    if (snapshot.drafter != name_) return {};
+    if (snapshot.version != 2) return Unsupported("its state is of version " + std::to_string(snapshot.version));
+    if (snapshot.bytes.size() != followed.size() * sizeof(float)) return Corrupt("its state is of another text");
     kept.resize(followed.size());
-    std::memcpy(kept.data(), state.bytes.data(), state.bytes.size());
+    std::memcpy(kept.data(), snapshot.bytes.data(), snapshot.bytes.size());
     return {};
   }
   std::vector<int32_t> followed;
@@ -54,13 +54,13 @@ class StatefulDrafter final : public Drafter {
   std::string name_;
 };
 
-class DraftStateTest : public ::testing::Test {
+class DrafterSnapshots : public ::testing::Test {
  protected:
   // Saved, changed if `damage`, and read.
-  std::vector<DraftState> ThroughAFile(const std::vector<DraftState>& states, std::string* notice,
+  std::vector<DrafterSnapshot> ThroughAFile(const std::vector<DrafterSnapshot>& snapshots, std::string* notice,
                                        bool damage = false) {
     const SessionContents contents{
-        .belongs_to = {{"model", "x"}}, .tokens = tokens_, .chunks = {}, .sections = SectionsOf(states)};
+        .belongs_to = {{"model", "x"}}, .tokens = tokens_, .chunks = {}, .sections = SectionsOf(snapshots)};
     EXPECT_TRUE(WriteSessionFile(path_, contents).ok());
     if (damage) {
       std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
@@ -70,21 +70,21 @@ class DraftStateTest : public ::testing::Test {
     const auto read = ReadSessionFile(path_);
     EXPECT_TRUE(read.ok()) << read.status().message();
     EXPECT_EQ(read->contents.tokens, tokens_);
-    return DraftStatesOf(read->contents, notice);
+    return SnapshotsOf(read->contents, notice);
   }
 
   const testing::Folder folder_;
-  const std::string path_ = folder_.File("states");
+  const std::string path_ = folder_.File("snapshots");
   const std::vector<int32_t> tokens_ = {4, 5, 6};
   std::string notice_;
 };
 
-TEST_F(DraftStateTest, ComesBackToANewDrafter) {
+TEST_F(DrafterSnapshots, ComesBackToANewDrafter) {
   StatefulDrafter before;
   before.kept = {0.5F, -1, 2};
-  const auto states = ThroughAFile(before.SaveState(), &notice_);
+  const auto snapshots = ThroughAFile(before.Snapshots(), &notice_);
   StatefulDrafter after;
-  RestoreDraftStates(tokens_, states, after, &notice_);
+  RestoreSnapshots(tokens_, snapshots, after, &notice_);
   EXPECT_THAT(after.followed, ElementsAre(4, 5, 6));
   EXPECT_THAT(after.kept, ElementsAre(0.5F, -1, 2));
   EXPECT_EQ(notice_, "");
@@ -94,40 +94,40 @@ TEST_F(DraftStateTest, ComesBackToANewDrafter) {
   // Who keeps nothing gets nothing, and has nothing to say.
   auto none = MakeDrafter({.type = "ngram"});
   ASSERT_TRUE(none.ok());
-  EXPECT_THAT((*none)->SaveState(), IsEmpty());
-  RestoreDraftStates(tokens_, states, **none, &notice_);
+  EXPECT_THAT((*none)->Snapshots(), IsEmpty());
+  RestoreSnapshots(tokens_, snapshots, **none, &notice_);
   EXPECT_EQ(notice_, "");
 }
 
-TEST_F(DraftStateTest, WhatCannotBeUsedIsLeftOutWithANotice) {
+TEST_F(DrafterSnapshots, WhatCannotBeUsedIsLeftOutWithANotice) {
   StatefulDrafter before("a"), other("b");
   before.kept = {1, 2, 3};
   other.kept = {4, 5, 6};
-  std::vector<DraftState> both = before.SaveState();
-  both.push_back(other.SaveState()[0]);
-  const auto states = ThroughAFile(both, &notice_, true);  // the last byte is b's
-  ASSERT_EQ(states.size(), 1U);
-  EXPECT_EQ(states[0].drafter, "a");
+  std::vector<DrafterSnapshot> both = before.Snapshots();
+  both.push_back(other.Snapshots()[0]);
+  const auto snapshots = ThroughAFile(both, &notice_, true);  // the last byte is b's
+  ASSERT_EQ(snapshots.size(), 1U);
+  EXPECT_EQ(snapshots[0].drafter, "a");
   EXPECT_EQ(notice_, "the session file's state of b is damaged: it learns anew");
 
   both[0].version = 3;
   both[1].bytes.pop_back();
   StatefulDrafter a("a"), b("b");
   notice_.clear();
-  RestoreDraftStates(tokens_, both, a, &notice_);
-  RestoreDraftStates(tokens_, both, b, &notice_);
+  RestoreSnapshots(tokens_, both, a, &notice_);
+  RestoreSnapshots(tokens_, both, b, &notice_);
   EXPECT_EQ(notice_, "a learns anew: its state is of version 3; b learns anew: its state is of another text");
   EXPECT_THAT(a.kept, IsEmpty());
 
   StatefulDrafter stuck("a");
   stuck.can_follow = false;
   notice_.clear();
-  RestoreDraftStates(tokens_, before.SaveState(), stuck, &notice_);
+  RestoreSnapshots(tokens_, before.Snapshots(), stuck, &notice_);
   EXPECT_THAT(stuck.kept, IsEmpty());
 }
 
 // Token Recycling learns from logits, which tokens do not tell again. Alone and as a member.
-TEST_F(DraftStateTest, RecyclingGoesOnWithWhatItLearned) {
+TEST_F(DrafterSnapshots, RecyclingGoesOnWithWhatItLearned) {
   const std::string model = folder_.File("tiny.gguf"), saved = folder_.File("tiny.session");
   TinyModelOptions tiny;
   tiny.context_length = 1024;

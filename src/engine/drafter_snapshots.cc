@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/draft_state.h"
+#include "engine/drafter_snapshots.h"
 
 namespace longspec {
 namespace {
@@ -8,18 +8,18 @@ constexpr std::string_view kPrefix = "draft ";
 
 }  // namespace
 
-std::vector<SessionSection> SectionsOf(std::span<const DraftState> states) {
+std::vector<SessionSection> SectionsOf(std::span<const DrafterSnapshot> snapshots) {
   std::vector<SessionSection> sections;
-  for (const DraftState& state : states) {
-    sections.push_back({.name = std::string(kPrefix) + state.drafter,
-                        .version = state.version,
-                        .bytes = std::span(state.bytes)});
+  for (const DrafterSnapshot& snapshot : snapshots) {
+    sections.push_back({.name = std::string(kPrefix) + snapshot.drafter,
+                        .version = snapshot.version,
+                        .bytes = std::span(snapshot.bytes)});
   }
   return sections;
 }
 
-std::vector<DraftState> DraftStatesOf(const SessionContents& saved, std::string* notice) {
-  std::vector<DraftState> states;
+std::vector<DrafterSnapshot> SnapshotsOf(const SessionContents& saved, std::string* notice) {
+  std::vector<DrafterSnapshot> snapshots;
   for (const SessionSection& section : saved.sections) {
     if (!section.name.starts_with(kPrefix)) continue;
     const std::string drafter = section.name.substr(kPrefix.size());
@@ -27,21 +27,21 @@ std::vector<DraftState> DraftStatesOf(const SessionContents& saved, std::string*
       AddNotice("the session file's state of " + drafter + " is damaged: it learns anew", notice);
       continue;
     }
-    states.push_back({.drafter = drafter,
+    snapshots.push_back({.drafter = drafter,
                       .version = section.version,
                       .bytes = {section.bytes.begin(), section.bytes.end()}});
   }
-  return states;
+  return snapshots;
 }
 
-void RestoreDraftStates(std::span<const int32_t> tokens, std::span<const DraftState> states, Drafter& drafter,
+void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots, Drafter& drafter,
                         std::string* notice) {
-  if (states.empty()) return;
+  if (snapshots.empty()) return;
   // One that cannot follow says so again when the answer begins.
   if (!drafter.Follow(tokens).ok()) return;
-  for (const DraftState& state : states) {
-    const Status loaded = drafter.LoadState(state);
-    if (!loaded.ok()) AddNotice(state.drafter + " learns anew: " + loaded.message(), notice);
+  for (const DrafterSnapshot& snapshot : snapshots) {
+    const Status restored = drafter.Restore(snapshot);
+    if (!restored.ok()) AddNotice(snapshot.drafter + " learns anew: " + restored.message(), notice);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What drafters keep of a sequence, as named sections of its session file, and back. Nothing of it changes
-// what is generated: a state that is lost costs speed, so it is left out with a notice and never an error.
+// what is generated: a snapshot that is lost costs speed, so it is left out with a notice and never an error.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace longspec {
 
-// The sections of these states, which must outlive them: "draft NAME".
-std::vector<SessionSection> SectionsOf(std::span<const DraftState> states);
+// The sections of these snapshots, which must outlive them: "draft NAME".
+std::vector<SessionSection> SectionsOf(std::span<const DrafterSnapshot> snapshots);
 
-// The states of a session file. Those that are damaged are left out, and `notice` gets why.
-std::vector<DraftState> DraftStatesOf(const SessionContents& saved, std::string* notice);
+// The snapshots of a session file. Those that are damaged are left out, and `notice` gets why.
+std::vector<DrafterSnapshot> SnapshotsOf(const SessionContents& saved, std::string* notice);
 
 // Gives them to a drafter that was just made. `tokens`: the sequence they were saved of.
-void RestoreDraftStates(std::span<const int32_t> tokens, std::span<const DraftState> states, Drafter& drafter,
+void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots, Drafter& drafter,
                         std::string* notice);
 
 // Several notices are one line.
