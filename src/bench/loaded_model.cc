@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/status_macros.h"
 #include "engine/memory_plan.h"
@@ -49,13 +50,16 @@ Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_s
 }
 
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
-                                 int max_rows, int ctx_size) {
+                                 int max_rows, int ctx_size, std::shared_ptr<const GgufFile> file) {
   LoadedModel model;
   model.kernels = kernels;
   if (kernels == nullptr) {
     LS_ASSIGN(model.kernels, kernels::Choose(options.kernels));
   }
-  LS_ASSIGN(model.file, GgufFile::Open(options.path));
+  model.file = std::move(file);
+  if (model.file == nullptr) {
+    LS_ASSIGN(model.file, GgufFile::Open(options.path));
+  }
   LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
   model.layout = model.spec.kv_layout(options.cache_type_k, options.cache_type_v);
   if (Status status = CheckLayout(model.layout); !status.ok()) {

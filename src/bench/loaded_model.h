@@ -39,9 +39,9 @@ struct LoadedModel {
 Result<int> PositionsOf(const std::vector<int>& depths, int least_depth, int n_sequences);
 
 // Where options.device says. `kernels` null: what options.kernels, the environment or the CPU say.
-// `max_rows`: most rows of one forward pass. Refused, with the numbers, if the model and a cache of
-// `ctx_size` positions cannot fit into memory.
+// `max_rows`: most rows of one forward pass. `file`: the model's; null: it is opened. Refused, with the
+// numbers, if the model and a cache of `ctx_size` positions cannot fit into memory.
 Result<LoadedModel> LoadForBench(const ModelOptions& options, const kernels::KernelTable* kernels,
-                                 int max_rows, int ctx_size);
+                                 int max_rows, int ctx_size, std::shared_ptr<const GgufFile> file = nullptr);
 
 }  // namespace longspec

@@ -212,7 +212,7 @@ Status RunBench(const BenchOptions& options, const std::function<void(const Mach
   const int widest =
       std::max(options.model.batch_size, *std::max_element(options.rows.begin(), options.rows.end()));
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest, deepest + widest));
+  LS_ASSIGN(LoadedModel model, LoadForBench(options.model, nullptr, widest, deepest + widest, options.file));
   LS_ASSIGN(const MachineLimits limits, MeasureMachine(*model.kernels, *model.team));
   on_machine(limits);
   if (options.attention_only) return MeasureAttention(options, model, limits, on_measurement);

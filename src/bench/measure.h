@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/machine.h"
+#include "formats/gguf.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
 
@@ -43,6 +45,7 @@ struct SamplingCost {
 
 struct BenchOptions {
   ModelOptions model;
+  std::shared_ptr<const GgufFile> file = {};  // the model's; null: it is opened
   std::vector<int> depths = {512};
   std::vector<int> rows = {1, 2, 4, 8, 16, 32, 64};
   int repetitions = 5;  // at least; short steps run more often

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/status_macros.h"
+#include "engine/opened_model.h"
 #include "longspec/engine.h"
 
 namespace longspec {
@@ -178,17 +179,16 @@ Status Check(const AnswersBenchOptions& options) {
   return {};
 }
 
-}  // namespace
-
-Status MeasureAnswers(const AnswersBenchOptions& options,
-                      const std::function<void(const AnswersMeasurement&)>& on_measurement) {
-  LS_TRY(Check(options));
-  const int deepest = *std::ranges::max_element(options.depths);
+// An engine that still knows what was evaluated of all prompts when their answers are written, which takes
+// `cache_bytes` at most.
+Result<std::unique_ptr<Engine>> LoadFor(const AnswersBenchOptions& options, uint64_t* cache_bytes) {
   const int most = *std::ranges::max_element(options.sequences);
   ModelOptions model = options.model;
-  if (model.ctx_size == 0) model.ctx_size = deepest + options.answer + 1;
-  // What was evaluated of all prompts stays known until their answers are written.
-  LS_ASSIGN(const ModelInfo plan, Engine::Inspect(model));
+  if (model.ctx_size == 0) {
+    model.ctx_size = *std::ranges::max_element(options.depths) + options.answer + 1;
+  }
+  ModelFiles files;
+  LS_ASSIGN(const ModelInfo plan, InspectModel(model, files));
   const uint64_t one = plan.memory.kv_at_context + plan.memory.kv_at_context / 4;
   const uint64_t known = static_cast<uint64_t>(most) * one, all = 2 * known;
   if (plan.memory.available > 0 && plan.memory.total() + all > plan.memory.available) {
@@ -197,15 +197,25 @@ Status MeasureAnswers(const AnswersBenchOptions& options,
         std::to_string(all >> 20) + " MiB of keys and values, and there are " +
         std::to_string(plan.memory.available >> 20) + " MiB: fewer --parallel or a smaller --depth");
   }
+  *cache_bytes = all;
   model.cache_ram = static_cast<int>((known >> 20) + 1);
-  LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(model));
+  return LoadModelOf(model, files);
+}
+
+}  // namespace
+
+Status MeasureAnswers(const AnswersBenchOptions& options,
+                      const std::function<void(const AnswersMeasurement&)>& on_measurement) {
+  LS_TRY(Check(options));
+  uint64_t cache_bytes = 0;
+  LS_ASSIGN(const std::unique_ptr<Engine> engine, LoadFor(options, &cache_bytes));
   Tokens text = engine->Tokenize(options.text);
   if (text.size() < 2 * kQuestion) {
     return InvalidArgument("--text: has " + std::to_string(text.size()) +
                            " tokens; prompts are cut from at least " + std::to_string(2 * kQuestion));
   }
   engine->MeasureCosts();
-  Answers answers(options, *engine, std::move(text), all);
+  Answers answers(options, *engine, std::move(text), cache_bytes);
   LS_TRY(answers.WarmUp());
   for (const int depth : options.depths) {
     for (const int n : options.sequences) {

@@ -187,7 +187,8 @@ class Selfcheck {
     // All drafters share one cache, each prefill chunk size has its own, and so have five at once.
     return LoadForBench(
         model, table, kMaxRows,
-        6 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1));
+        6 * (static_cast<int>(options_.prompt.size()) + options_.n_predict + Recorder::kMostDrafted + 1),
+        options_.file);
   }
 
   TraceOptions Options(size_t i) const { return {.sampling = AtTemperature(options_.temperatures[i])}; }

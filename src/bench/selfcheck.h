@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "formats/gguf.h"
 #include "kernels/ops.h"
 #include "longspec/options.h"
 #include "longspec/status.h"
@@ -25,6 +27,7 @@ struct CheckLine {
 
 struct SelfcheckOptions {
   ModelOptions model;
+  std::shared_ptr<const GgufFile> file = {};  // the model's, which is loaded often; null: it is opened
   std::vector<int32_t> prompt;
   int n_predict = 48;
   std::vector<float> temperatures = {0.0F, 0.7F, 1.0F};

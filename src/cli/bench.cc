@@ -28,6 +28,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "draft_model/option_use.h"
+#include "engine/opened_model.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 
@@ -308,8 +309,11 @@ Status CheckSweep(const BenchFlags& flags) {
 }
 
 int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
-  const auto info = Engine::Inspect(flags.bench.model);
+  ModelFiles files;
+  const auto info = InspectModel(flags.bench.model, files);
   if (!info.ok()) return Fail(info.status(), Stage::kLoad);
+  BenchOptions options = flags.bench;
+  options.file = files.target;
   // Before minutes of measuring, not after.
   std::ofstream svg;
   if (!flags.svg.empty()) svg.open(flags.svg, std::ios::binary);
@@ -320,7 +324,7 @@ int RunSweep(const BenchFlags& flags, const char* kernel_table, Output& out) {
     if (written.ok()) written = out.Write(text);
   };
   const Status status = RunBench(
-      flags.bench,
+      options,
       [&](const MachineLimits& limits) {
         write(flags.json ? MeasuredJson(limits) : MachineText(kernel_table, limits));
       },

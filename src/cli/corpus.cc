@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/prompt.h"
 #include "draft_text/suffix_corpus.h"
+#include "engine/opened_model.h"
 #include "longspec/engine.h"
 
 namespace longspec::cli {
@@ -34,11 +35,12 @@ int RunCorpus(const CorpusOptions& options) {
   }
   if (options.texts.empty()) return Fail(kExitUsage, "--file is required");
   // The vocabulary that counts is the one of the model's logits, which may be larger than the tokenizer's.
-  const auto info = Engine::Inspect(options.model);
+  ModelFiles files;
+  const auto info = InspectModel(options.model, files);
   if (!info.ok()) return Fail(info.status(), Stage::kLoad);
   ModelOptions vocabulary = options.model;
   vocabulary.vocab_only = true;
-  const auto engine = Engine::Load(vocabulary);
+  const auto engine = LoadModelOf(vocabulary, files);
   if (!engine.ok()) return Fail(engine.status(), Stage::kLoad);
   std::vector<int32_t> tokens;
   for (const std::string& path : options.texts) {

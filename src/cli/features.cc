@@ -26,6 +26,7 @@
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "engine/memory_plan.h"
+#include "engine/opened_model.h"
 #include "features/plan.h"
 #include "features/run.h"
 #include "longspec/engine.h"
@@ -54,23 +55,23 @@ std::string TokenRate(const FeatureProgress& progress, double begun_ms) {
   return text;
 }
 
-Result<LoadedModel> LoadTarget(const FeatureFlags& flags) {
+Result<LoadedModel> LoadTarget(const FeatureFlags& flags, const ModelFiles& files) {
   const auto progress =
       std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
   const int64_t positions = (int64_t{flags.run.length} + kKvChunk) *
                             (flags.run.write > 0 && !flags.run.write_later ? flags.write.at_once + 1 : 1);
   return LoadForBench(WithProgress(flags.model, progress), nullptr, flags.model.batch_size,
-                      static_cast<int>(std::min<int64_t>(positions, kMaxInt)));
+                      static_cast<int>(std::min<int64_t>(positions, kMaxInt)), files.target);
 }
 
 // Each sequence that is written has a cache: fewer at once where memory has no room for so many. That changes
 // nothing of what is written.
-Result<LoadedModel> LoadTargetThatFits(FeatureFlags& flags) {
-  auto model = LoadTarget(flags);
+Result<LoadedModel> LoadTargetThatFits(FeatureFlags& flags, const ModelFiles& files) {
+  auto model = LoadTarget(flags, files);
   while (model.status().code() == StatusCode::kResourceExhausted && flags.run.write > 0 &&
          flags.write.at_once > 1) {
     flags.write.at_once /= 2;
-    model = LoadTarget(flags);
+    model = LoadTarget(flags, files);
   }
   return model;
 }
@@ -152,8 +153,9 @@ Status CheckDisk(const FeatureFlags& flags, const FeatureTarget& target, const F
 Result<std::string> Make(FeatureFlags flags, bool* output_failed) {
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
-  LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
-  LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags));
+  ModelFiles files;
+  LS_ASSIGN(const std::unique_ptr<Engine> engine, LoadModelOf(vocabulary, files));
+  LS_ASSIGN(const LoadedModel model, LoadTargetThatFits(flags, files));
   const FeatureTarget target = DescribeTarget(*model.target->shared_parts()->sizes, *model.file);
   LS_TRY(CheckLayers(flags.run.keep, model.target->shared_parts()->sizes->n_layer));
   FeatureExtractor extractor(model.target.get(), model.NewCache(flags.run.length + kKvChunk),

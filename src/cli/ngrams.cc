@@ -18,10 +18,10 @@
 #include "cli/prompt.h"
 #include "cli/terminal.h"
 #include "engine/gguf_tokenizer.h"
+#include "engine/opened_model.h"
 #include "features/documents.h"
 #include "features/run.h"
 #include "formats/feature_shard.h"
-#include "formats/gguf.h"
 #include "formats/ngram_prior.h"
 #include "gzip/line_source.h"
 #include "longspec/engine.h"
@@ -56,14 +56,14 @@ class Counting {
       : texts_(texts), flags_(flags), progress_("counting", Progress::StandardError(!flags.no_progress)) {}
 
   Status Open(const ModelOptions& model) {
-    LS_ASSIGN(const ModelInfo info, Engine::Inspect(model));
+    ModelFiles files;
+    LS_ASSIGN(const ModelInfo info, InspectModel(model, files));
     ModelOptions vocabulary = model;
     vocabulary.vocab_only = true;
-    LS_ASSIGN(engine_, Engine::Load(vocabulary));
-    LS_ASSIGN(const auto file, GgufFile::Open(info.path));
-    LS_ASSIGN(const TokenizerSpec spec, TokenizerSpecFromGguf(*file));
+    LS_ASSIGN(engine_, LoadModelOf(vocabulary, files));
+    LS_ASSIGN(const TokenizerSpec spec, TokenizerSpecFromGguf(*files.target));
     hash_ = TokenizerHash(spec);
-    tokenizer_ = FeatureTokenizerOf(*engine_, *file);
+    tokenizer_ = FeatureTokenizerOf(*engine_, *files.target);
     if (!info.has_chat_template) tokenizer_.apply_template = JoinMessages;
     // Of the tokenizer, not of the logits: models of one tokenizer may differ in these.
     const auto n_vocab = static_cast<int>(spec.tokens.size());

@@ -26,6 +26,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "engine/generation.h"
+#include "engine/opened_model.h"
 #include "longspec/engine.h"
 
 namespace longspec::cli {
@@ -89,10 +90,11 @@ nlohmann::ordered_json PerplexityJson(const Measured& measured, const std::strin
 
 Result<Measured> Measure(const PerplexityFlags& flags) {
   LS_ASSIGN(const std::string text, ReadInput(flags.file));
-  LS_ASSIGN(const ModelInfo info, Engine::Inspect(flags.model));
+  ModelFiles files;
+  LS_ASSIGN(const ModelInfo info, InspectModel(flags.model, files));
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
-  LS_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Load(vocabulary));
+  LS_ASSIGN(const std::unique_ptr<Engine> engine, LoadModelOf(vocabulary, files));
   const std::vector<int32_t> tokens = engine->Tokenize(text, false, false);
   PerplexityOptions options;
   options.beginning = engine->Tokenize("", true);
@@ -110,7 +112,8 @@ Result<Measured> Measure(const PerplexityFlags& flags) {
   CatchInterrupt();  // not before the text is read, which may come from a terminal
   auto loading = std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
   LS_ASSIGN(const LoadedModel model,
-            LoadForBench(WithProgress(flags.model, loading), nullptr, options.rows, options.window));
+            LoadForBench(WithProgress(flags.model, loading), nullptr, options.rows, options.window,
+                         files.target));
   loading->Finish();
   const auto step = static_cast<int64_t>(options.window) - static_cast<int64_t>(options.beginning.size());
   int64_t total = most;

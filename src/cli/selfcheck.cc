@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prompt.h"
+#include "engine/opened_model.h"
 #include "kernels/dispatch.h"
 #include "longspec/engine.h"
 
@@ -65,7 +66,9 @@ Result<SelfcheckOptions> Prepare(const SelfcheckFlags& flags) {
   }
   ModelOptions vocabulary = flags.model;
   vocabulary.vocab_only = true;
-  LS_ASSIGN(const auto engine, Engine::Load(vocabulary));
+  ModelFiles files;
+  LS_ASSIGN(const auto engine, LoadModelOf(vocabulary, files));
+  options.file = files.target;
   options.prompt = engine->Tokenize(text);
   if (options.prompt.empty()) return InvalidArgument("the prompt is empty: there is nothing to continue");
   // The table that would run comes first; the others are compared with it.

@@ -6,10 +6,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <CLI/App.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +18,8 @@
 #include <thread>
 
 #include "base/testing/files.h"
+#include "base/testing/opens.h"
+#include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/loading.h"
@@ -29,6 +31,7 @@ namespace longspec::cli {
 namespace {
 
 using longspec::testing::Folder;
+using longspec::testing::Opens;
 using longspec::testing::ReadText;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -210,37 +213,46 @@ TEST(LoadEngine, TheMemoryPlanIsShownFirst) {
   EXPECT_THAT(verbose, ::testing::ContainsRegex("\nloaded +in [0-9.]+ s, weights packed now\n$"));
 }
 
-// How often a file was opened since.
-class OpenCounter {
- public:
-  explicit OpenCounter(const std::string& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
-    EXPECT_GE(inotify_add_watch(fd_, path.c_str(), IN_OPEN), 0) << path;
-  }
-  ~OpenCounter() { close(fd_); }
-  // Of a file, events have no names: all have one size.
-  int n_opened() {
-    char events[1 << 12];
-    const ssize_t n = read(fd_, events, sizeof(events));
-    return n < 0 ? 0 : static_cast<int>(n / static_cast<ssize_t>(sizeof(inotify_event)));
-  }
-
- private:
-  const int fd_;
-};
-
 TEST(LoadEngine, AModelIsOpenedOnce) {
   ModelOptions options;
   const Folder own;
   options.path = own.File("tiny.gguf");
   options.ctx_size = 128;
   ASSERT_TRUE(WriteTinyModel({}, options.path).ok());
-  OpenCounter counter(options.path);
+  const Opens of_model(options.path);
   ::testing::internal::CaptureStderr();
   const auto engine = LoadEngine(options, {.verbose = true});
   const std::string shown = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   EXPECT_THAT(shown, HasSubstr("at a context of 128"));
-  EXPECT_EQ(counter.n_opened(), 1);
+  EXPECT_EQ(of_model.Count(), 1);
+}
+
+// What looks at a model before it loads it has it open by then.
+TEST(Commands, AModelIsOpenedOnce) {
+  const Folder own;
+  const std::string model = own.File("tiny.gguf"), text = own.File("text"), svg = own.File("sweep.svg");
+  ASSERT_TRUE(WriteTinyModel({}, model).ok());
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "some words ";
+  std::ofstream(text) << words;
+  const std::vector<std::pair<Runner (*)(CLI::App&), std::string>> commands = {
+      {SetUpPerplexity, "-f " + text + " --no-progress"},
+      {SetUpBench, "--sweep --depth 16 --rows 1 --repetitions 1 --svg " + svg},
+      {SetUpBench, "--answers 1 --text " + text + " --depth 40 --parallel 1 --repetitions 1 --spec-type none"},
+      {SetUpCorpus, "-f " + text + " -o " + own.File("corpus")},
+      {SetUpCorpus, "--ngrams --no-progress -f " + text + " -o " + own.File("ngrams")}};
+  for (const auto& [set_up, arguments] : commands) {
+    SCOPED_TRACE(arguments);
+    CLI::App app;
+    const Runner run = set_up(app);
+    app.parse("-m " + model + " " + arguments);
+    const Opens of_model(model);
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(run(), kExitOk);
+    ::testing::internal::GetCapturedStdout();
+    EXPECT_EQ(of_model.Count(), 1);
+  }
 }
 
 TEST(LoadEngine, WeightsAreKeptAndWhatCannotBeIsAWarning) {

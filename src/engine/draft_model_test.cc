@@ -3,11 +3,8 @@
 // Draft models through the facade: the same text, refusals before anything is generated, notices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/inotify.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/testing/opens.h"
 #include "decode/testing/samplings.h"
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/option_use.h"
@@ -36,37 +34,8 @@
 namespace longspec {
 namespace {
 
+using testing::Opens;
 using ::testing::HasSubstr;
-
-// How often a file is opened from now on, by whomever.
-class Opens {
- public:
-  // Closing is watched, too: events that equal the one before them are not reported.
-  explicit Opens(const std::string& path) : fd_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
-    EXPECT_GE(inotify_add_watch(fd_, path.c_str(), IN_OPEN | IN_CLOSE), 0) << path;
-  }
-  ~Opens() { close(fd_); }
-  Opens(const Opens&) = delete;
-  Opens& operator=(const Opens&) = delete;
-
-  // Since the last call.
-  int Count() const {
-    std::array<char, 64 * sizeof(inotify_event)> events;
-    int n = 0;
-    for (ssize_t size; (size = read(fd_, events.data(), events.size())) > 0;) {
-      for (ssize_t at = 0; at < size;) {
-        inotify_event event;
-        std::memcpy(&event, events.data() + at, sizeof(event));
-        n += (event.mask & IN_OPEN) != 0 ? 1 : 0;
-        at += static_cast<ssize_t>(sizeof(event) + event.len);
-      }
-    }
-    return n;
-  }
-
- private:
-  const int fd_;
-};
 
 class DraftModelTest : public ::testing::Test {
  protected:

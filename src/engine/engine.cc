@@ -282,9 +282,9 @@ Result<Calibration> EngineImpl::CalibrateTarget(const std::function<bool()>& kee
                     .keep_going = keep_going});
 }
 
-Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options) {
+Result<std::unique_ptr<Engine>> LoadVocabulary(const ModelOptions& options, ModelFiles& files) {
   if (options.path.empty()) return InvalidArgument("no model file given");
-  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, OpenModelFile(options.path));
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> file, files.Target(options.path));
   LS_ASSIGN(std::unique_ptr<ModelText> text, ModelText::Load(*file, options.chat_template));
   ModelInfo info;
   DescribeFile(*file, options, &info);
@@ -307,8 +307,7 @@ Result<std::unique_ptr<Engine>> LoadOpened(OpenedModel model, const ModelOptions
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
-Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
-  ModelFiles files;
+Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options, ModelFiles& files) {
   LS_ASSIGN(OpenedModel model, OpenModel(options, files));
   const bool on_card = model.device->has_memory();
   auto engine = LoadOpened(std::move(model), options);
@@ -325,15 +324,21 @@ Result<std::unique_ptr<Engine>> LoadAll(const ModelOptions& options) {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::Load(const ModelOptions& options) {
-  try {
-    return options.vocab_only ? LoadVocabulary(options) : LoadAll(options);
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted(options.path + ": out of memory while loading the model");
-  }
+Result<std::unique_ptr<Engine>> LoadModelOf(const ModelOptions& options, ModelFiles& files) try {
+  return options.vocab_only ? LoadVocabulary(options, files) : LoadAll(options, files);
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(options.path + ": out of memory while loading the model");
 }
 
-Result<ModelInfo> Engine::Inspect(const ModelOptions& options) { return InspectModel(options); }
+Result<std::unique_ptr<Engine>> Engine::Load(const ModelOptions& options) {
+  ModelFiles files;
+  return LoadModelOf(options, files);
+}
+
+Result<ModelInfo> Engine::Inspect(const ModelOptions& options) {
+  ModelFiles files;
+  return InspectModel(options, files);
+}
 
 std::string_view ToString(FinishReason reason) {
   switch (reason) {

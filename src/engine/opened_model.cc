@@ -47,10 +47,7 @@ Status CheckDevice(const Device& device, const ModelSpec& spec, const KvLayout& 
 Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& options, ModelFiles& files) {
   OpenedModel model;
   LS_ASSIGN(model.device, MakeDevice(device, options.kernels, options.threads));
-  if (files.target == nullptr) {
-    LS_ASSIGN(files.target, OpenModelFile(options.path));
-  }
-  model.file = files.target;
+  LS_ASSIGN(model.file, files.Target(options.path));
   LS_TRY(CheckStandsAlone(*model.file));
   LS_ASSIGN(model.spec, ReadModelSpec(*model.file, options.rope, options.bf16_weights, options.attention));
   const ModelSpec& spec = model.spec;
@@ -90,9 +87,11 @@ Result<OpenedModel> OpenModelOn(const std::string& device, const ModelOptions& o
 
 }  // namespace
 
-Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path) {
+Result<std::shared_ptr<const GgufFile>> ModelFiles::Target(const std::string& path) {
+  if (target != nullptr) return target;
   auto file = GgufFile::Open(path);
   if (file.status().code() == StatusCode::kInvalidArgument) return IoError(file.status().message());
+  if (file.ok()) target = *file;
   return file;
 }
 
@@ -117,15 +116,12 @@ Status CheckRoom(const OpenedModel& model, const ModelOptions& options) {
   return CheckOffloadPays(OffloadFolder(options), model.info.memory, as_q8, model.speeds);
 }
 
-Result<ModelInfo> InspectModel(const ModelOptions& options) {
-  ModelFiles files;
+Result<ModelInfo> InspectModel(const ModelOptions& options, ModelFiles& files) {
   const auto model = OpenModel(options, files);
   if (model.ok()) return model->info;
   if (model.status().code() != StatusCode::kUnsupported) return model.status();
-  if (files.target == nullptr) {
-    LS_ASSIGN(files.target, OpenModelFile(options.path));
-  }
-  const GgufFile& file = *files.target;
+  LS_ASSIGN(const std::shared_ptr<const GgufFile> opened, files.Target(options.path));
+  const GgufFile& file = *opened;
   LS_TRY(CheckStandsAlone(file));
   const Status network = ReadModelSpec(file, options.rope, options.bf16_weights, options.attention).status();
   if (network.ok()) return model.status();  // something else is not supported

@@ -33,10 +33,14 @@ struct OpenedModel {
   ModelInfo info;
 };
 
-// Each opened when it is first asked for, and not again for another device.
+// The files of one model. Each is opened when it is first asked for, and not again for another device, or if
+// a model is looked at and then loaded.
 struct ModelFiles {
   std::shared_ptr<const GgufFile> target;  // null: not yet
   DraftFiles drafts;
+
+  // A path that names no regular file is a file that cannot be read, not a bad option.
+  Result<std::shared_ptr<const GgufFile>> Target(const std::string& path);
 };
 
 // Refuses what the options ask for and this file or machine does not have. `files`: those of these options.
@@ -45,11 +49,11 @@ Result<OpenedModel> OpenModel(const ModelOptions& options, ModelFiles& files);
 // Refuses, with the numbers, what cannot fit in memory or on the disk, or would be slow there for nothing.
 Status CheckRoom(const OpenedModel& model, const ModelOptions& options);
 
-// What a file tells about its model, also if this program does not run it.
-Result<ModelInfo> InspectModel(const ModelOptions& options);
+// Engine::Inspect: what a file tells about its model, also if this program does not run it.
+Result<ModelInfo> InspectModel(const ModelOptions& options, ModelFiles& files);
 
-// A path that names no regular file is a file that cannot be read, not a bad option.
-Result<std::shared_ptr<const GgufFile>> OpenModelFile(const std::string& path);
+// Engine::Load (engine/engine.cc).
+Result<std::unique_ptr<Engine>> LoadModelOf(const ModelOptions& options, ModelFiles& files);
 
 // Most rows of one pass.
 inline int MaxRows(const ModelOptions& options) { return std::max(options.batch_size, kMaxDraftNodes + 1); }
