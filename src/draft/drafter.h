@@ -133,7 +133,9 @@ class Drafter {
   // The same in a round of several sequences, which draft at the same time: rows of draft models are handed
   // to `meeting`, and the task waits until they are run. All that is passed is borrowed until it ends.
   virtual DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                          PassMeeting& meeting);
+                          PassMeeting& /*meeting*/) {
+    return Propose(budget, committed, tree);
+  }
 
   // Rows of this text that it did not read and has to run before it can propose anything.
   virtual size_t Unread(std::span<const int32_t> /*committed*/) const { return 0; }
@@ -183,14 +185,6 @@ class Drafter {
 
   // Something the user should know, such as why nothing is proposed any more; empty: nothing. One line.
   virtual std::string notice() const { return {}; }
-};
-
-// One whose rows meet those of other sequences.
-class MeetingDrafter : public Drafter {
- public:
-  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) final;
-  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
-                  PassMeeting& meeting) override = 0;
 };
 
 class DraftModels;

@@ -82,4 +82,10 @@ void PassMeeting::Run(int n, const std::function<DraftTask(int)>& begin,
   for (int i = 0; i < n; ++i) end(i, drafts[Z(i)], clocks_[Z(i)].ms);
 }
 
+Status MeetingDrafter::Propose(const DraftBudget& budget, std::span<const int32_t> committed,
+                               TokenTree& tree) {
+  PassMeeting alone;
+  return RunNow(Draft(budget, committed, tree, alone));
+}
+
 }  // namespace longspec

@@ -9,12 +9,15 @@
 #pragma once
 
 #include <coroutine>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
 
 #include "draft/draft_task.h"
+#include "draft/drafter.h"
 #include "longspec/status.h"
+#include "tree/token_tree.h"
 
 namespace longspec {
 
@@ -86,6 +89,14 @@ class PassMeeting {
   int n_passes_ = 0;
   std::vector<Clock> clocks_;
   std::vector<Waiting> waiting_;
+};
+
+// A drafter whose rows meet those of other sequences.
+class MeetingDrafter : public Drafter {
+ public:
+  Status Propose(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree) final;
+  DraftTask Draft(const DraftBudget& budget, std::span<const int32_t> committed, TokenTree& tree,
+                  PassMeeting& meeting) override = 0;
 };
 
 }  // namespace longspec

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "draft/drafter.h"
+#include "draft/pass_meeting.h"
 
 namespace longspec {
 

@@ -17,8 +17,6 @@
 #include "draft/drafter_entry.h"
 #include "draft/testing/trees.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/exit.h"
-#include "draft_model/medusa.h"
 #include "draft_model/option_use.h"
 #include "draft_model/registry.h"
 #include "draft_model/testing/batch_sequence.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/size.h"
@@ -160,6 +161,11 @@ void DraftPass::Top(const Input& input, const DraftHead& head, int k,
 void TopOfRow(const SharedParts& target, const LogitRow& row, int n, int k, std::span<const int32_t> names,
               std::vector<TokenScore>& out) {
   row.MostProbable(*target.lane.kernels, n, k, names, out);
+}
+
+Result<std::unique_ptr<Target>> LoadInLane(const SharedParts& target, std::shared_ptr<const GgufFile> file,
+                                           const ModelSpec& spec, const ModelLoadOptions& options) {
+  return LoadModel(std::move(file), spec, target.lane, options);
 }
 
 Rotary RotaryOf(const RopeConfig& config, const SharedParts& target) {

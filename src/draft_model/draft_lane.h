@@ -23,6 +23,7 @@
 #include "kv/rotary.h"
 #include "model/block.h"
 #include "model/shared_parts.h"
+#include "model/transformer.h"
 #include "network/rope.h"
 #include "sampling/logit_rows.h"
 #include "sampling/top_tokens.h"
@@ -142,6 +143,10 @@ class DraftLane {
 // (TopTokens). [lane]
 void TopOfRow(const SharedParts& target, const LogitRow& row, int n, int k, std::span<const int32_t> names,
               std::vector<TokenScore>& out);
+
+// A whole model that runs where the target's drafts do, which outlives it. `spec` came from the file. [lane]
+Result<std::unique_ptr<Target>> LoadInLane(const SharedParts& target, std::shared_ptr<const GgufFile> file,
+                                           const ModelSpec& spec, const ModelLoadOptions& options);
 
 // How keys of a model that rotates like this are turned. [lane]
 Rotary RotaryOf(const RopeConfig& config, const SharedParts& target);

@@ -6,9 +6,10 @@
 // (model/layer_prefix.h): nothing of the target is computed twice. A draft may read the target's final state
 // of the token before as well, as EAGLE does, and its own output further down; as with EAGLE, that of a
 // position which was computed while no such draft read along is not to be had.
-#include "draft_model/exit.h"
-
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
 #include "draft_model/block_forward.h"
+#include "draft_model/draft_block.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/learned_draft.h"
 #include "draft_model/registry.h"
@@ -28,6 +30,26 @@
 
 namespace longspec {
 namespace {
+
+// A block of the draft's own after the target's first layers.
+// With h the target's residual stream after layer `exit_layer` at a position:
+//   y = h + self(norm(h)); z = y + mlp(norm(y)); logits of the next token = W norm(z)
+// with the target's head W, or rows of it. Keys and values at a position are made of h there. A draft that
+// has `feature` reads h + feature f in the place of h, with f the target's final hidden state at the position
+// before it, and below the root of a tree its own norm(z) there; nothing sees position 0.
+struct ExitModel : LoadedFromFile<ExitModel> {
+  static constexpr std::string_view kKind = "exit";
+  static const DraftKind kFile;
+  static Result<ExitModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
+  std::vector<DraftPart> Parts();
+  DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
+
+  int exit_layer = 0;  // after which it reads, 0-based ("longspec_exit_layer")
+  DraftLayer layer;
+  bool reads_feature = false;
+  DraftMatrix feature;  // (n_embd, n_embd)
+  std::vector<float> output_norm;
+};
 
 constexpr char kExitBlock[] = "layers.0";
 constexpr char kFeature[] = "feature.weight";
@@ -45,8 +67,6 @@ Result<int> ReadExitLayer(const DraftCheckpoint& checkpoint, const ModelSizes& t
   }
   return layer;
 }
-
-}  // namespace
 
 constexpr DraftKind ExitModel::kFile = {
     .name = kKind,
@@ -80,8 +100,6 @@ DraftMemory ExitModel::Working(const SpeculationOptions&, const TargetFacts& tar
     plan.fixed += (2 * Z(BlockForward::kMaxRows) + kKvChunk) * Z(target.sizes.n_embd) * sizeof(float);
   return plan;
 }
-
-namespace {
 
 // A guess to run, below a row of the prefix that has been run.
 struct ExitRow {

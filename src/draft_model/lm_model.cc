@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "draft_model/draft_block.h"
 #include "draft_model/draft_checkpoint.h"
+#include "draft_model/draft_lane.h"
 #include "draft_model/draft_weights.h"
 #include "formats/gguf_format.h"
 #include "formats/gguf_writer.h"
@@ -68,7 +69,7 @@ Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const G
   load.max_rows = kLmMaxRows;
   // What is kept on disk is known by the file that it is of.
   if (model->vocab.empty() && !lm.of_target) load.weights_cache = weights_cache;
-  LS_ASSIGN(model->target, LoadModel(lm.file, model->spec, target.lane, load));
+  LS_ASSIGN(model->target, LoadInLane(target, lm.file, model->spec, load));
   return std::shared_ptr<const LmModel>(std::move(model));
 } catch (const std::bad_alloc&) {
   return ResourceExhausted(draft->path() + ": no memory for the draft model");

@@ -4,10 +4,11 @@
 // the last computed position (draft/tree_growth.h). A tree is the best products of their probabilities, or
 // the paper's fixed one (--spec-tree medusa). Verification is that of all drafters, and exact: the paper's
 // typical acceptance, which is not, is left out.
-#include "draft_model/medusa.h"
-
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,28 @@
 
 namespace longspec {
 namespace {
+
+// With h the target's final hidden state at position p, head i (0-based) predicts the token at p + i + 2:
+//   logits = W_i (h + silu(A_i h + b_i))
+// with W_i a head of its own, or the target's (or rows of it).
+struct MedusaModel : LoadedFromFile<MedusaModel> {
+  static constexpr std::string_view kKind = "medusa";
+  static const DraftKind kFile;
+  static Result<MedusaModel> Read(const DraftCheckpoint& checkpoint, const ModelSizes& target);
+  std::vector<DraftPart> Parts();
+  DraftMemory Working(const SpeculationOptions& options, const TargetFacts& target, int64_t n_logits) const;
+
+  struct Head {
+    DraftMatrix linear;       // A (n_embd, n_embd)
+    std::vector<float> bias;  // b (n_embd)
+    DraftHead own;            // W of its own, if it has one
+  };
+
+  int n_embd = 0, n_vocab = 0;
+  std::vector<Head> heads;
+
+  const DraftHead& OutputOf(const Head& of) const { return of.own.matrix.n_out() > 0 ? of.own : head; }
+};
 
 constexpr char kMedusaHeads[] = "medusa_head.";
 
@@ -54,8 +77,6 @@ std::vector<DraftPart> MedusaTensors(const DraftCheckpoint& checkpoint) {
   } while (checkpoint.HasPrefix(MedusaPrefix(model.heads.size())));
   return WithoutPlaces(model.Parts());
 }
-
-}  // namespace
 
 constexpr DraftKind MedusaModel::kFile = {
     .name = kKind, .recognise = IsMedusa, .tensors = MedusaTensors, .rename = RenameMedusa};
@@ -95,8 +116,6 @@ std::vector<DraftPart> MedusaModel::Parts() {
   }
   return parts;
 }
-
-namespace {
 
 int64_t MostLogits(const MedusaModel& model) {
   int64_t most = 0;

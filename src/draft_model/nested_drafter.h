@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "draft/drafter.h"
+#include "draft/pass_meeting.h"
 #include "draft/tree_merge.h"
 #include "kv/working_set.h"
 #include "model/target.h"

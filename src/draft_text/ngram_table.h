@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "draft_text/suffix_index.h"
+#include "draft_text/suffix_growth.h"
 
 namespace longspec {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "draft_text/suffix_index.h"
+#include "draft_text/suffix_growth.h"
 
 namespace longspec {
 

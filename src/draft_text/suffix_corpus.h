@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
-#include "draft_text/suffix_index.h"
+#include "draft_text/suffix_growth.h"
 #include "longspec/status.h"
 
 namespace longspec {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Grows a draft from a context by what followed it in an index: best first, a node's score being the product
-// of the shares on its path, the estimated chance that it is reached. Not thread-safe.
+// Drafts of SuffixDecoding (arXiv 2411.04975): an index of text, whatever that is kept in, says how often
+// which token followed a context, and a draft grows by what it says.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,33 @@
 #include <vector>
 
 #include "draft/foresight.h"
-#include "draft_text/suffix_index.h"
 #include "tree/token_tree.h"
 
 namespace longspec {
+
+// A string that occurs in the indexed text. The numbers mean something to its index only, and nothing after
+// the index has changed.
+struct SuffixContext {
+  int64_t first = 0;
+  int64_t last = 0;
+  int32_t length = 0;
+};
+
+struct Continuation {
+  int32_t token = 0;
+  double share = 0;       // of the context's occurrences, those that this token follows
+  SuffixContext context;  // the context with the token appended
+};
+
+// An index of text.
+class SuffixIndex {
+ public:
+  virtual ~SuffixIndex() = default;
+
+  // Up to `most` of the most frequent continuations, most frequent first; replaces `out`.
+  virtual void Continuations(const SuffixContext& context, int most,
+                             std::vector<Continuation>& out) const = 0;
+};
 
 struct SuffixLimits {
   int max_nodes = 0;
@@ -33,6 +56,8 @@ struct SuffixDraft {
   double score = 0;         // the sum of the nodes': the expected number of accepted tokens
 };
 
+// Grows a draft from a context by what followed it in an index: best first, a node's score being the product
+// of the shares on its path, the estimated chance that it is reached. Not thread-safe.
 class SuffixGrower {
  public:
   SuffixDraft Grow(const SuffixIndex& index, const SuffixContext& context, const SuffixLimits& limits);
