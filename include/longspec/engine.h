@@ -40,7 +40,7 @@ struct MemoryPlan {
   uint64_t kv_from_disk = 0;
   double disk_bytes_per_second = 0;  // at which that folder's disk was read when tried; 0: it was not
   uint64_t scratch = 0;
-  uint64_t draft = 0;         // a draft model: weights, activations and its cache at the same context
+  uint64_t draft = 0;       // a draft model: weights, activations and its cache at the same context
   uint64_t draft_keys = 0;  // what a draft model made of texts and keeps, besides that of prompt_cache
   // Of a model on a card, whose memory all the rest is: both of these where they lie in the host's memory,
   // and what the host could give when asked (0: it did not say).

@@ -111,9 +111,8 @@ Result<Measured> Measure(const PerplexityFlags& flags) {
 
   CatchInterrupt();  // not before the text is read, which may come from a terminal
   auto loading = std::make_shared<Progress>("loading", Progress::StandardError(!flags.output.no_progress));
-  LS_ASSIGN(const LoadedModel model,
-            LoadForBench(WithProgress(flags.model, loading), nullptr, options.rows, options.window,
-                         files.target));
+  LS_ASSIGN(const LoadedModel model, LoadForBench(WithProgress(flags.model, loading), nullptr, options.rows,
+                                                  options.window, files.target));
   loading->Finish();
   const auto step = static_cast<int64_t>(options.window) - static_cast<int64_t>(options.beginning.size());
   int64_t total = most;

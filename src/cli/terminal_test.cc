@@ -239,7 +239,8 @@ TEST(Commands, AModelIsOpenedOnce) {
   const std::vector<std::pair<Runner (*)(CLI::App&), std::string>> commands = {
       {SetUpPerplexity, "-f " + text + " --no-progress"},
       {SetUpBench, "--sweep --depth 16 --rows 1 --repetitions 1 --svg " + svg},
-      {SetUpBench, "--answers 1 --text " + text + " --depth 40 --parallel 1 --repetitions 1 --spec-type none"},
+      {SetUpBench,
+       "--answers 1 --text " + text + " --depth 40 --parallel 1 --repetitions 1 --spec-type none"},
       {SetUpCorpus, "-f " + text + " -o " + own.File("corpus")},
       {SetUpCorpus, "--ngrams --no-progress -f " + text + " -o " + own.File("ngrams")}};
   for (const auto& [set_up, arguments] : commands) {

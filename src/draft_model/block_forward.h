@@ -65,13 +65,11 @@ class BlockForward {
   // comes after them.
   Status Read(const CommittedRows& rows, const StateRows& states, const DraftAttention& w,
               std::span<const float> norm, const StateBefore& before = {});
-  // Computes the keys and values of what was read and is still waiting: a few rows after each round cost a
-  // pass over the weights each time, and nobody looks at them before the next tree. What follows is of what
-  // was settled.
+  // Computes the keys and values of what was read and is still waiting. What follows is of what was settled.
   Status Settle();
   // The positions that are kept, in the order of their slots in kept().
-  std::span<const int32_t> positions() const { return positions_; }
-  KvSpan kept() const { return cache_->Span(0); }
+  std::span<const int32_t> positions() const { return keys_.stored(); }
+  KvSpan kept() const { return keys_.cache().Span(0); }
   // Of all positions up to the last that was read.
   std::span<const int32_t> tokens() const { return tokens_; }
 
@@ -106,21 +104,17 @@ class BlockForward {
  private:
   AttentionSegment View(std::span<const Row> rows);
   void KeepBefore(int position);
-  void Share();
 
   const RopeTable rope_;
   const int width_;  // n_embd
-  const std::shared_ptr<DraftKeys> kept_keys_;
-  const std::unique_ptr<FullCache> cache_;
+  SequenceKeys keys_;
   const bool sees_first_;
   KvSlots slots_;
   KvWriter slot_writer_;
   int n_slots_ = 0;
-  std::vector<int32_t> positions_;
   std::vector<int32_t> tokens_;  // of all positions up to the last that is kept or waiting
-  // Read and not settled: as many positions as states, (waiting_.size(), n_embd), states before them if
-  // something is made of those, and the weights for both.
-  std::vector<int32_t> waiting_;
+  // Of positions that wait: states, (n_waiting, n_embd), states before them if something is made of those,
+  // and the weights for both.
   StateBuffer waiting_states_, waiting_before_;
   const DraftAttention* weights_ = nullptr;
   std::span<const float> norm_;

@@ -3,13 +3,15 @@
 // What a draft model has made of texts, kept for all sequences of an engine: a draft that reads hidden states
 // cannot make it again where another sequence has computed a beginning, and one that reads tokens need not.
 // Keys and values by the tokens they depend on: slot i is that of token i, and depends on tokens 0 to i.
-// Thread-safe.
+//
+// And what of it one sequence has, of which a draft may have missed positions.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
 #include "kv/chunk_pool.h"
 #include "kv/full_cache.h"
@@ -17,6 +19,7 @@
 
 namespace longspec {
 
+// Thread-safe.
 class DraftKeys {
  public:
   // Always kept: also where no beginnings are kept a fork drafts as what it was forked from. (A sequence that
@@ -43,6 +46,43 @@ class DraftKeys {
   std::mutex mutex_;
   const size_t most_chunks_;
   PrefixIndex index_;
+};
+
+// Which positions of its text a draft has read: those whose keys and values are stored, one slot of a cache
+// each, and those behind them that wait to be. A few positions after each round would cost a pass over the
+// draft's weights each time, and nobody looks at them before the next tree. Who has it keeps the text, and
+// what it read of positions that wait. Not thread-safe.
+class SequenceKeys {
+ public:
+  // `capacity`: positions.
+  SequenceKeys(std::shared_ptr<DraftKeys> of_all, int capacity);
+
+  FullCache& cache() { return *cache_; }
+  const FullCache& cache() const { return *cache_; }
+  const KvLayout& layout() const { return of_all_->pool()->layout(); }
+  // Ascending; in the order of their slots.
+  std::span<const int32_t> stored() const { return stored_; }
+  std::span<const int32_t> waiting() const { return waiting_; }
+  int n_waiting() const { return static_cast<int>(waiting_.size()); }
+
+  // The next position that was read.
+  void Wait(int position) { waiting_.push_back(position); }
+  // Those that wait are in the cache now.
+  void MarkStored();
+  // Forgets this position and those after it.
+  void KeepBefore(int position);
+
+  // Takes over what is known of this text. False: it has as much already.
+  bool Adopt(std::span<const int32_t> text);
+  // For other sequences: of the text, what is stored up to the first position that is not.
+  void Share(std::span<const int32_t> text) const;
+
+  size_t bytes() const;
+
+ private:
+  const std::shared_ptr<DraftKeys> of_all_;
+  const std::unique_ptr<FullCache> cache_;
+  std::vector<int32_t> stored_, waiting_;
 };
 
 }  // namespace longspec

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much is kept of what a draft made of texts.
+// How much is kept of what a draft made of texts, and what of it a sequence has.
 #include "draft_model/draft_keys.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -41,6 +43,45 @@ TEST(DraftKeys, WhatSequencesHoldCountsToo) {
     const auto running = Sequence(keys, 3);
     EXPECT_EQ(keys.pool()->held(), held);
   }
+}
+
+// As a draft does that has read these positions.
+void Store(SequenceKeys& keys, std::initializer_list<int> positions) {
+  for (const int position : positions) keys.Wait(position);
+  KvTransaction rows = *keys.cache().Begin(keys.n_waiting());
+  rows.CommitAll();
+  keys.MarkStored();
+}
+
+// Others find what was read up to the first position that was not, and nothing that only waited.
+TEST(SequenceKeys, SharesABeginningWithoutGaps) {
+  using ::testing::ElementsAre;
+  using ::testing::IsEmpty;
+  const auto of_all =
+      std::make_shared<DraftKeys>(MakeHostPool({.n_kv_head = 1, .head_dim = 16}, 1), kChunksOfText);
+  std::vector<int32_t> text(8);
+  std::iota(text.begin(), text.end(), 70);
+  SequenceKeys first(of_all, 100), second(of_all, 100);
+  Store(first, {0, 1, 2, 5, 6});
+  first.Wait(7);
+  EXPECT_THAT(first.stored(), ElementsAre(0, 1, 2, 5, 6));
+  EXPECT_THAT(first.waiting(), ElementsAre(7));
+  EXPECT_EQ(first.cache().length(), 5);
+  first.Share(text);
+  EXPECT_TRUE(second.Adopt(text));
+  EXPECT_THAT(second.stored(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(second.cache().length(), 3);
+  EXPECT_FALSE(second.Adopt(text));  // no more than that
+  EXPECT_FALSE(first.Adopt(text));
+
+  first.KeepBefore(7);
+  EXPECT_THAT(first.stored(), ElementsAre(0, 1, 2, 5, 6));
+  EXPECT_THAT(first.waiting(), IsEmpty());
+  first.KeepBefore(3);
+  EXPECT_THAT(first.stored(), ElementsAre(0, 1, 2));
+  EXPECT_EQ(first.cache().length(), 3);
+  Store(first, {3});
+  EXPECT_EQ(first.cache().length(), 4);
 }
 
 }  // namespace

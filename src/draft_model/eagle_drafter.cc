@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@
 #include "draft/pass_meeting.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "draft_model/draft_keys.h"
 #include "draft_model/draft_models.h"
 #include "draft_model/eagle.h"
 #include "draft_model/learned_draft.h"
@@ -46,16 +46,15 @@ class EagleDrafter final : public GrowingDrafter {
         model_(std::move(model)),
         width_(Z(model_->block.shape.n_embd)),
         range_(model_->path, model_->trained_positions),
-        kept_keys_(std::move(keys)),
-        cache_(MakeFullCache(kept_keys_->pool(), cache.capacity())),
+        keys_(std::move(keys), cache.capacity()),
         set_(extend.on() ? MakeSet(extend, *target.shared_parts()) : nullptr),
         extended_(extend.on() ? std::make_unique<SpecExtend>(extend, target, cache, set_.get()) : nullptr),
-        forward_(model_, cache_.get(), kFirstSeen, std::move(lane), set_.get()),
+        forward_(model_, &keys_.cache(), kFirstSeen, std::move(lane), set_.get()),
         waiting_features_(model_->n_taps() * model_->block.shape.n_embd),
         last_feature_(Z(model_->n_taps()) * width_) {}
 
   ~EagleDrafter() override {
-    if (Settle().ok()) Keep();
+    if (Settle().ok()) keys_.Share(text_);
   }
 
   std::string_view name() const override { return model_->name; }
@@ -68,7 +67,7 @@ class EagleDrafter final : public GrowingDrafter {
   Status Follow(std::span<const int32_t> committed) override {
     LS_TRY(Settle());
     const auto same = static_cast<int>(std::ranges::mismatch(text_, committed).in1 - text_.begin());
-    if (same < static_cast<int>(text_.size())) Keep();
+    if (same < static_cast<int>(text_.size())) keys_.Share(text_);
     KeepBefore(same);
     text_.assign(committed.begin(), committed.end());
     if (extended_ != nullptr) {
@@ -76,12 +75,7 @@ class EagleDrafter final : public GrowingDrafter {
       LS_TRY(extended_->Follow(text_.size()));
       unseen_prompt_ = true;
     }
-    const int known = kept_keys_->Adopt(BeforeLast(committed), *cache_);
-    if (known > static_cast<int>(slot_tokens_.size())) {
-      slot_tokens_.resize(Z(known));
-      std::iota(slot_tokens_.begin(), slot_tokens_.end(), 0);
-      if (last_token_ != known) last_token_ = -1;
-    }
+    if (keys_.Adopt(BeforeLast(committed)) && last_token_ != std::ssize(keys_.stored())) last_token_ = -1;
     return {};
   }
 
@@ -94,7 +88,8 @@ class EagleDrafter final : public GrowingDrafter {
     if (rows.output == nullptr || rows.rows.empty()) return {};
     KeepBefore(rows.first + 1);  // what the target computed again is read again
     // No feature comes before token 0: its slot is there for the others to lie where their tokens are.
-    if (slot_tokens_.empty() && waiting_.empty()) LS_TRY(Take(0, std::vector<float>(last_feature_.size())));
+    if (keys_.stored().empty() && keys_.n_waiting() == 0)
+      LS_TRY(Take(0, std::vector<float>(last_feature_.size())));
     if (last_token_ >= 0) LS_TRY(Take(last_token_, last_feature_));
     // The last one is run when the next tree is grown, and stored with those that follow.
     const std::span<const StateRows> taps = TapsOf(*rows.output);
@@ -105,14 +100,13 @@ class EagleDrafter final : public GrowingDrafter {
     if (!of_prompt) return {};
     unseen_prompt_ = true;
     LS_TRY(Settle());
-    Keep();
+    keys_.Share(text_);
     return {};
   }
 
   size_t bytes() const override {
-    return cache_->bytes() + (extended_ == nullptr ? 0 : set_->bytes() + extended_->bytes()) +
-           forward_.bytes() +
-           (text_.capacity() + slot_tokens_.capacity() + waiting_.capacity()) * sizeof(int32_t) +
+    return keys_.bytes() + (extended_ == nullptr ? 0 : set_->bytes() + extended_->bytes()) +
+           forward_.bytes() + text_.capacity() * sizeof(int32_t) +
            (last_feature_.capacity() + outputs_.capacity()) * sizeof(float) + waiting_features_.bytes();
   }
 
@@ -127,7 +121,7 @@ class EagleDrafter final : public GrowingDrafter {
     const int left = range_.LevelsToGrow(Z(root_place_ + 1));
     if (left <= 0) return left;
     LS_TRY(Settle());
-    range_.Sees(slot_tokens_.size(), Z(root_));
+    range_.Sees(keys_.stored().size(), Z(root_));
     paths_.clear();
     outputs_.clear();
     output_of_.clear();
@@ -137,29 +131,19 @@ class EagleDrafter final : public GrowingDrafter {
 
   // Forgets the slots of this token and of those after it.
   void KeepBefore(int token) {
-    slot_tokens_.erase(std::ranges::lower_bound(slot_tokens_, token), slot_tokens_.end());
-    cache_->Truncate(static_cast<int>(slot_tokens_.size()));
-    if (set_ != nullptr) set_->Truncate(cache_->length() - kFirstSeen);
-    waiting_.erase(std::ranges::lower_bound(waiting_, token), waiting_.end());
-    waiting_features_.Truncate(static_cast<int>(waiting_.size()));
+    keys_.KeepBefore(token);
+    if (set_ != nullptr) set_->Truncate(keys_.cache().length() - kFirstSeen);
+    waiting_features_.Truncate(keys_.n_waiting());
     if (last_token_ >= token) last_token_ = -1;
   }
 
-  // For other sequences: slots up to the first token it has not read.
-  void Keep() {
-    size_t n = 0;
-    while (n < slot_tokens_.size() && slot_tokens_[n] == static_cast<int32_t>(n)) ++n;
-    kept_keys_->Keep(std::span(text_).first(n), *cache_);
-  }
-
-  // Lets the slots of consecutive tokens wait, whose features these rows of the taps make: a few slots after
-  // each round cost a pass over weights each time, and nobody looks at them before the next tree.
+  // Lets the slots of consecutive tokens wait, whose features these rows of the taps make.
   Status Take(int token, std::span<const StateRows> taps, std::span<const int32_t> rows) {
     while (!rows.empty()) {
-      if (waiting_.size() == Z(EagleForward::kMaxRows)) LS_TRY(Settle());
-      const size_t n = std::min(rows.size(), Z(EagleForward::kMaxRows) - waiting_.size());
+      if (keys_.n_waiting() == EagleForward::kMaxRows) LS_TRY(Settle());
+      const size_t n = std::min(rows.size(), Z(EagleForward::kMaxRows - keys_.n_waiting()));
       CopyFeatures(taps, rows.first(n), waiting_features_.Grow(static_cast<int>(n)));
-      for (size_t i = 0; i < n; ++i) waiting_.push_back(token++);
+      for (size_t i = 0; i < n; ++i) keys_.Wait(token++);
       rows = rows.subspan(n);
     }
     return {};
@@ -179,14 +163,13 @@ class EagleDrafter final : public GrowingDrafter {
 
   // Stores what waits.
   Status Settle() {
-    if (waiting_.empty()) return {};
+    if (keys_.n_waiting() == 0) return {};
     std::vector<EagleRow> slots;
-    for (size_t i = 0; i < waiting_.size(); ++i) {
-      slots.push_back(SlotOf(waiting_[i], waiting_features_.row(static_cast<int>(i))));
+    for (int i = 0; i < keys_.n_waiting(); ++i) {
+      slots.push_back(SlotOf(keys_.waiting()[Z(i)], waiting_features_.row(i)));
     }
     LS_TRY(forward_.Append(slots));
-    slot_tokens_.insert(slot_tokens_.end(), waiting_.begin(), waiting_.end());
-    waiting_.clear();
+    keys_.MarkStored();
     waiting_features_.Truncate(0);
     return {};
   }
@@ -198,16 +181,16 @@ class EagleDrafter final : public GrowingDrafter {
     if (std::exchange(unseen_prompt_, false)) LS_TRY(extended_->HoldLast());
     if (!extended_->has_scores()) return set_->Follow();
     std::vector<int32_t> features;  // their positions
-    for (size_t slot = kFirstSeen; slot < slot_tokens_.size(); ++slot)
-      features.push_back(slot_tokens_[slot] - 1);
+    for (size_t slot = kFirstSeen; slot < keys_.stored().size(); ++slot)
+      features.push_back(keys_.stored()[slot] - 1);
     return extended_->Choose(features);
   }
 
   std::unique_ptr<ReindexedSet> MakeSet(const SpecExtendSettings& extend, const SharedParts& target) {
     return std::make_unique<ReindexedSet>(
-        MakeHostPool(kept_keys_->pool()->layout(), 1), RotaryOf(model_->block.rope, target), SetOf(extend),
-        ReindexSource{.cache = cache_.get(), .first = kFirstSeen, .position = [this](int slot) {
-                        return slot_tokens_[Z(slot)] - 1;
+        MakeHostPool(keys_.layout(), 1), RotaryOf(model_->block.rope, target), SetOf(extend),
+        ReindexSource{.cache = &keys_.cache(), .first = kFirstSeen, .position = [this](int slot) {
+                        return keys_.stored()[Z(slot)] - 1;
                       }});
   }
 
@@ -263,20 +246,15 @@ class EagleDrafter final : public GrowingDrafter {
   const std::shared_ptr<const EagleModel> model_;
   const size_t width_;
   TrainedRange range_;
-  const std::shared_ptr<DraftKeys> kept_keys_;
   static constexpr int kFirstSeen = 1;  // no feature comes before token 0
   static constexpr std::array<int32_t, 1> kFirstRow = {0};
-  const std::unique_ptr<FullCache> cache_;
+  SequenceKeys keys_;  // by places of tokens in the text; slot 0 is that of token 0
   // With SpecExtend, else null: what trees see of the cache, and what is chosen.
   const std::unique_ptr<ReindexedSet> set_;
   const std::unique_ptr<SpecExtend> extended_;
   EagleForward forward_;
-  std::vector<int32_t> text_;  // committed tokens
-  // Tokens whose slots are stored, as places in the text, ascending. Slot 0 is that of token 0.
-  std::vector<int32_t> slot_tokens_;
-  // Read and not stored: as many tokens as features, (n_taps, width) each.
-  std::vector<int32_t> waiting_;
-  StateBuffer waiting_features_;
+  std::vector<int32_t> text_;        // committed tokens
+  StateBuffer waiting_features_;     // of tokens whose slots wait, (n_taps, width) each
   int last_token_ = -1;              // of the newest slot, which is not stored yet; -1: there is none
   std::vector<float> last_feature_;  // its own, (n_taps, width)
   std::vector<EagleRow> slots_;

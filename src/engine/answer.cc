@@ -16,8 +16,8 @@
 #include "decode/partial_verifier.h"
 #include "draft/drafter.h"
 #include "draft_model/registry.h"
-#include "engine/drafter_snapshots.h"
 #include "engine/drafter_memories.h"
+#include "engine/drafter_snapshots.h"
 #include "engine/indent_limit.h"
 #include "engine/partial_retrieval.h"
 #include "engine/stop_matcher.h"
@@ -285,7 +285,7 @@ Result<Drafter*> DrafterOf(const GenerationParts& parts, SessionState& session,
                                                       .hole = HoleOf(*parts.tokenizer)}));
     session.drafter_options = options;
     RestoreSnapshots(session.tokens, std::exchange(session.snapshots, {}), *session.drafter,
-                       &session.draft_notice);
+                     &session.draft_notice);
   }
   return session.drafter.get();
 }

@@ -34,8 +34,8 @@
 namespace longspec {
 namespace {
 
-using testing::Opens;
 using ::testing::HasSubstr;
+using testing::Opens;
 
 class DraftModelTest : public ::testing::Test {
  protected:

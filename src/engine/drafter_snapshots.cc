@@ -28,14 +28,14 @@ std::vector<DrafterSnapshot> SnapshotsOf(const SessionContents& saved, std::stri
       continue;
     }
     snapshots.push_back({.drafter = drafter,
-                      .version = section.version,
-                      .bytes = {section.bytes.begin(), section.bytes.end()}});
+                         .version = section.version,
+                         .bytes = {section.bytes.begin(), section.bytes.end()}});
   }
   return snapshots;
 }
 
-void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots, Drafter& drafter,
-                        std::string* notice) {
+void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots,
+                      Drafter& drafter, std::string* notice) {
   if (snapshots.empty()) return;
   // One that cannot follow says so again when the answer begins.
   if (!drafter.Follow(tokens).ok()) return;

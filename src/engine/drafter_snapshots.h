@@ -21,8 +21,8 @@ std::vector<SessionSection> SectionsOf(std::span<const DrafterSnapshot> snapshot
 std::vector<DrafterSnapshot> SnapshotsOf(const SessionContents& saved, std::string* notice);
 
 // Gives them to a drafter that was just made. `tokens`: the sequence they were saved of.
-void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots, Drafter& drafter,
-                        std::string* notice);
+void RestoreSnapshots(std::span<const int32_t> tokens, std::span<const DrafterSnapshot> snapshots,
+                      Drafter& drafter, std::string* notice);
 
 // Several notices are one line.
 void AddNotice(const std::string& more, std::string* notice);

@@ -40,8 +40,10 @@ class StatefulDrafter final : public Drafter {
   }
   Status Restore(const DrafterSnapshot& snapshot) override {
     if (snapshot.drafter != name_) return {};
-    if (snapshot.version != 2) return Unsupported("its state is of version " + std::to_string(snapshot.version));
-    if (snapshot.bytes.size() != followed.size() * sizeof(float)) return Corrupt("its state is of another text");
+    if (snapshot.version != 2)
+      return Unsupported("its state is of version " + std::to_string(snapshot.version));
+    if (snapshot.bytes.size() != followed.size() * sizeof(float))
+      return Corrupt("its state is of another text");
     kept.resize(followed.size());
     std::memcpy(kept.data(), snapshot.bytes.data(), snapshot.bytes.size());
     return {};
@@ -57,8 +59,8 @@ class StatefulDrafter final : public Drafter {
 class DrafterSnapshots : public ::testing::Test {
  protected:
   // Saved, changed if `damage`, and read.
-  std::vector<DrafterSnapshot> ThroughAFile(const std::vector<DrafterSnapshot>& snapshots, std::string* notice,
-                                       bool damage = false) {
+  std::vector<DrafterSnapshot> ThroughAFile(const std::vector<DrafterSnapshot>& snapshots,
+                                            std::string* notice, bool damage = false) {
     const SessionContents contents{
         .belongs_to = {{"model", "x"}}, .tokens = tokens_, .chunks = {}, .sections = SectionsOf(snapshots)};
     EXPECT_TRUE(WriteSessionFile(path_, contents).ok());

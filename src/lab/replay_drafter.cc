@@ -126,8 +126,8 @@ Status CheckReplay(const SpeculationOptions& options) {
 DrafterResult MakeReplay(const SpeculationOptions& options, const DraftContext&) {
   const auto& [tokens, accept, step_ms] = ReplayOf(options);
   if (accept < 1 || step_ms > 0) {
-    return std::unique_ptr<Drafter>(std::make_unique<PlayedDrafter>(tokens, static_cast<double>(accept),
-                                                                    static_cast<double>(step_ms)));
+    return std::unique_ptr<Drafter>(
+        std::make_unique<PlayedDrafter>(tokens, static_cast<double>(accept), static_cast<double>(step_ms)));
   }
   LS_ASSIGN(const int width, ParseTreeWidth(options.tree));
   return std::unique_ptr<Drafter>(std::make_unique<ReplayDrafter>(tokens, width));
