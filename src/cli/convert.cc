@@ -17,7 +17,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/lm_model.h"
+#include "draft_model/lm_file.h"
 #include "engine/gguf_tokenizer.h"
 #include "formats/ngram_prior.h"
 #include "tensor/dequantize.h"

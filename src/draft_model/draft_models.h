@@ -16,7 +16,7 @@
 #include "base/status_macros.h"
 #include "draft_model/draft_files.h"
 #include "draft_model/draft_keys.h"
-#include "draft_model/lm_model.h"
+#include "draft_model/lm.h"
 #include "draft_text/priors.h"
 #include "longspec/status.h"
 #include "model/shared_parts.h"

@@ -13,7 +13,7 @@
 #include "draft_model/draft_checkpoint.h"
 #include "draft_model/draft_files.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/lm_model.h"
+#include "draft_model/lm_file.h"
 #include "draft_model/registry.h"
 #include "draft_model/spec_extend.h"
 #include "draft_model/testing/longspec_files.h"

@@ -3,7 +3,7 @@
 // A small language model of the target's own tokenizer: some of the target's layers, trained to stand behind
 // each other, between its embedding and its head, which stay as they are. It is exported as the folder of a
 // Llama and as a GGUF file that any program can run; with a reduced head without both, for its target alone
-// (draft_model/lm_model.h). Or some layers of a smaller model of the same vocabulary (sibling.h), with that
+// (draft_model/lm_file.h). Or some layers of a smaller model of the same vocabulary (sibling.h), with that
 // one's embedding and head as far as the draft's own tokens go: for this target alone, too.
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A small language model against its target, and in the engine.
+#include "draft_model/lm.h"
+
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +10,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "draft_model/lm_model.h"
 #include "formats/draft_names.h"
 #include "formats/safetensors.h"
 #include "kv/full_cache.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/lm_model.h"
+#include "draft_model/lm_file.h"
 #include "formats/gguf_writer.h"
 #include "train/testing/rig.h"
 #include "train/testing/trainees.h"

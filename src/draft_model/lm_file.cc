@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "draft_model/lm_model.h"
+#include "draft_model/lm_file.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,17 +7,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "base/size.h"
 #include "base/status_macros.h"
-#include "draft_model/draft_block.h"
 #include "draft_model/draft_checkpoint.h"
-#include "draft_model/draft_lane.h"
 #include "draft_model/draft_weights.h"
+#include "formats/draft_names.h"
 #include "formats/gguf_format.h"
 #include "formats/gguf_writer.h"
 #include "network/architecture.h"
@@ -26,10 +24,6 @@
 #include "tensor/quantize.h"
 
 namespace longspec {
-
-KvLayout LmCacheLayout(const ModelSizes& draft, const KvLayout& target) {
-  return DraftCacheLayout(draft.n_head_kv, draft.head_dim, target);
-}
 
 Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens) {
   if (draft.of_target) return {};
@@ -50,29 +44,6 @@ Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::strin
   if (a == own.end() || b == tokens.end()) return {};
   return Unsupported(misfit + "token " + std::to_string(a - own.begin()) + " is " + Quote(*a) +
                      ", the target has " + Quote(*b));
-}
-
-Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,
-                                                   const SharedParts& target,
-                                                   const std::vector<std::string>& tokens,
-                                                   const WeightsCacheOptions& weights_cache) try {
-  auto model = std::make_shared<LmModel>();
-  model->path = draft->path();
-  LS_ASSIGN(LmFile lm, ReadLmFile(draft, target.embedding, target.head));
-  LS_TRY(CheckLmFit(lm, target.sizes->n_vocab, tokens));
-  model->spec = lm.spec;
-  model->vocab = std::move(lm.vocab);
-  model->stand_ins = std::move(lm.stand_ins);
-  model->n_shared = model->stand_ins.empty() ? std::min(model->spec.n_vocab, target.sizes->n_vocab)
-                                             : static_cast<int>(model->stand_ins.size());
-  ModelLoadOptions load;
-  load.max_rows = kLmMaxRows;
-  // What is kept on disk is known by the file that it is of.
-  if (model->vocab.empty() && !lm.of_target) load.weights_cache = weights_cache;
-  LS_ASSIGN(model->target, LoadInLane(target, lm.file, model->spec, load));
-  return std::shared_ptr<const LmModel>(std::move(model));
-} catch (const std::bad_alloc&) {
-  return ResourceExhausted(draft->path() + ": no memory for the draft model");
 }
 
 namespace {

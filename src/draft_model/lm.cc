@@ -10,6 +10,8 @@
 // A prompt is read as far as the target has computed it, whoever did that. What is made of it depends on the
 // text alone: where rows see more of their own pass than of what came before, passes begin at the same places
 // in every sequence. So it is kept for others that begin alike (draft_model/draft_keys.h).
+#include "draft_model/lm.h"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -24,13 +26,15 @@
 #include "draft/growing_drafter.h"
 #include "draft/tree_growth.h"
 #include "draft/tree_shape.h"
+#include "draft_model/draft_block.h"
 #include "draft_model/draft_lane.h"
 #include "draft_model/draft_models.h"
-#include "draft_model/lm_model.h"
+#include "draft_model/lm_file.h"
 #include "draft_model/registry.h"
 #include "draft_model/spec_extend.h"
 #include "draft_model/target_rows.h"
 #include "draft_model/trained_range.h"
+#include "formats/draft_names.h"
 #include "formats/feature_shard.h"
 #include "kv/full_cache.h"
 #include "kv/reindexed_cache.h"
@@ -38,6 +42,34 @@
 #include "network/model_tensors.h"
 
 namespace longspec {
+
+KvLayout LmCacheLayout(const ModelSizes& draft, const KvLayout& target) {
+  return DraftCacheLayout(draft.n_head_kv, draft.head_dim, target);
+}
+
+Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,
+                                                   const SharedParts& target,
+                                                   const std::vector<std::string>& tokens,
+                                                   const WeightsCacheOptions& weights_cache) try {
+  auto model = std::make_shared<LmModel>();
+  model->path = draft->path();
+  LS_ASSIGN(LmFile lm, ReadLmFile(draft, target.embedding, target.head));
+  LS_TRY(CheckLmFit(lm, target.sizes->n_vocab, tokens));
+  model->spec = lm.spec;
+  model->vocab = std::move(lm.vocab);
+  model->stand_ins = std::move(lm.stand_ins);
+  model->n_shared = model->stand_ins.empty() ? std::min(model->spec.n_vocab, target.sizes->n_vocab)
+                                             : static_cast<int>(model->stand_ins.size());
+  ModelLoadOptions load;
+  load.max_rows = kLmMaxRows;
+  // What is kept on disk is known by the file that it is of.
+  if (model->vocab.empty() && !lm.of_target) load.weights_cache = weights_cache;
+  LS_ASSIGN(model->target, LoadInLane(target, lm.file, model->spec, load));
+  return std::shared_ptr<const LmModel>(std::move(model));
+} catch (const std::bad_alloc&) {
+  return ResourceExhausted(draft->path() + ": no memory for the draft model");
+}
+
 namespace {
 
 constexpr size_t kMostTreeRows = 256;

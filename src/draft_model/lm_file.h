@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A second, smaller language model that drafts for a target with the same vocabulary. Its weights are
-// immutable, but like every Target it runs one forward pass at a time.
+// Files of language models that draft for a target with the same vocabulary: what they hold, whether they fit
+// that target, and how they are written.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "formats/draft_names.h"
 #include "formats/gguf.h"
 #include "longspec/status.h"
-#include "model/shared_parts.h"
-#include "model/target.h"
-#include "model/transformer.h"
+#include "network/model_spec.h"
+#include "tensor/dtype.h"
 #include "tensor/tensor_view.h"
 
 namespace longspec {
 
-// The file of a language model that drafts. kDraftVocabTensor names the tokens that it chooses among, as in
-// other drafts: a step is bound by the bytes that it reads, and a small model's head is most of them. It is
+// One such file. kDraftVocabTensor (formats/draft_names.h) names the tokens that the model chooses among, as
+// in other drafts: a step is bound by the bytes that it reads, and a small model's head is most of them. It
+// is
 //   any model as it is;
 //   one with a head of these tokens (WriteLmPart), which is kDraftHeadTensor;
 //   one that was made for a target (longspec-train --kind lm --draft-vocab), without a tokenizer: it leaves
@@ -53,24 +52,6 @@ struct LmPart {
 // kUnsupported of some layers of an architecture in which they are not all alike.
 Status WriteLmPart(const GgufFile& model, const LmPart& part, const std::string& path);
 
-struct LmModel {
-  std::string path;
-  ModelSpec spec;
-  std::vector<int32_t> vocab;      // ascending: the token of each logit; empty: logit i is of token i
-  std::vector<int32_t> stand_ins;  // by the target's tokens: what it reads for them; empty: the token itself
-  // Tokens that it has in common with the target: those below. Others, with which one of both is padded, it
-  // neither proposes nor is asked about.
-  int n_shared = 0;
-  std::unique_ptr<Target> target;
-};
-
-// How a draft's keys and values lie: in the target's types, or in f16 where its heads cannot be stored in
-// them.
-KvLayout LmCacheLayout(const ModelSizes& draft, const KvLayout& target);
-
-// Rows of one forward pass of a draft model: prefill in steps of so many, and the largest tree.
-inline constexpr int kLmMaxRows = 512;
-
 // Families pad one vocabulary to different numbers of tokens (Qwen2.5: 151,936 and 152,064), which no text
 // has. So many more or fewer are taken for padding.
 inline constexpr int kMostPadding = 128;
@@ -79,11 +60,5 @@ inline constexpr int kMostPadding = 128;
 // another by more than kMostPadding, or with another token of the same number, is refused with the reason.
 // One that was made for a target has its vocabulary.
 Status CheckLmFit(const LmFile& draft, int n_vocab, const std::vector<std::string>& tokens);
-
-// `tokens`: the target's vocabulary. What does not fit is refused.
-Result<std::shared_ptr<const LmModel>> LoadLmModel(const std::shared_ptr<const GgufFile>& draft,
-                                                   const SharedParts& target,
-                                                   const std::vector<std::string>& tokens,
-                                                   const WeightsCacheOptions& weights_cache);
 
 }  // namespace longspec
