@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Logits in a card's memory. Checks, greedy choices, draws that no filter precedes, and the k best are made
-// there; for everything else a row is copied.
+// there, and what is drawn of the k best, on the host; for everything else a row is copied. A grammar's mask
+// is brought and applied to a copy of the row there, in which biases and penalties then change the few logits
+// that they concern, on the host.
 #pragma once
 
 #include <cstddef>
@@ -33,17 +35,30 @@ class GpuLogits final : public LogitMemory {
            float* share) const override;
 
  private:
-  static constexpr int kMostBest = 64;
-
   // What is known of each row once one of them is asked for.
   struct Looked {
     kernels::gpu::RowCheck check;
     kernels::gpu::BestLogit largest;
   };
+  // A row from which tokens are chosen, and its largest logit, here and there.
+  struct Choosable {
+    const float* row;
+    kernels::gpu::BestLogit largest;
+    const kernels::gpu::BestLogit* largest_there;
+  };
   int NumberOf(std::span<const float> row) const;
   const Looked& Look(std::span<const float> row) const;
   void LookAtAll() const;
-  int32_t Draw(std::span<const float> row, const Sampler& sampler, uint64_t position) const;
+  void FindLargest(const float* rows, int n_rows, kernels::gpu::BestLogit* largest) const;
+  // Nothing: its copy on the host says it.
+  std::optional<Choosable> Changed(std::span<const float> row, const SamplingOptions& options,
+                                   const TokenHistory& history,
+                                   std::optional<std::span<const uint32_t>> allowed) const;
+  // The k largest of a row in the card's memory, from the largest on, of equal ones the lowest token first.
+  void FindBest(const float* row, int k, int32_t* tokens, float* logits) const;
+  int32_t DrawOfBest(const float* row, const Sampler& sampler, uint64_t position,
+                     Sampler::Scratch& scratch) const;
+  int32_t Draw(const Choosable& from, const Sampler& sampler, uint64_t position) const;
   int PartsOf(int rows) const;
 
   Runtime& card_;
@@ -53,6 +68,7 @@ class GpuLogits final : public LogitMemory {
   mutable std::vector<Looked> looked_;  // of all rows, or none
   // In the card's memory.
   GpuBuffer checks_, largest_, indices_, parts_, draw_, best_;
+  GpuBuffer changed_, mask_, changes_;  // of a row that is changed
 };
 
 }  // namespace longspec

@@ -17,7 +17,7 @@ namespace longspec {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int kVocab = 3000;
+constexpr int kVocab = 3001;  // does not come out even, whatever the parts
 
 // In both memories.
 class GpuLogitsTest : public ::testing::Test {
@@ -46,32 +46,62 @@ TEST_F(GpuLogitsTest, ChoicesAreTheHosts) {
   SamplingOptions greedy = {.temperature = 0, .seed = 5};
   SamplingOptions drawn = {.temperature = 1.3F, .top_k = 0, .top_p = 1, .min_p = 0, .seed = 5};
   SamplingOptions filtered = {.temperature = 0.9F, .seed = 6};
-  SamplingOptions penalised = greedy;
-  penalised.repeat_penalty = 1.5F;
-  std::vector<uint32_t> mask(Z((kVocab + 31) / 32), 0x10204081U);
-  const std::vector<int32_t> committed = {4, 5, 6, 7};
-  const LogitRows far = Write(3), near = OnHost(3);
-  for (const SamplingOptions& options : {greedy, drawn, filtered, penalised}) {
+  SamplingOptions wide = filtered;
+  wide.top_k = 0;
+  wide.top_p = 0.4F;
+  std::vector<SamplingOptions> all = {greedy, drawn, filtered, wide};
+  for (SamplingOptions changed : {greedy, drawn, filtered}) {
+    changed.repeat_penalty = 1.5F;
+    changed.frequency_penalty = 0.25F;
+    all.push_back(changed);
+    changed.logit_bias = {{8, 30.0F}, {9, -kInfinity}, {kVocab - 1, 7.9F}, {4, -1.0F}};
+    all.push_back(changed);
+  }
+  const std::vector<uint32_t> some(Z((kVocab + 31) / 32), 0x10204081U), few(5, 0x8000U), none;
+  std::vector<uint32_t> last(Z((kVocab + 31) / 32));
+  last.back() = 0xFFFFFFFFU;  // tokens that there are not, too
+  const std::vector<int32_t> committed = {4, 5, 6, 7, -1, kVocab, 5};
+  LogitRows far = Write(3);
+  host_.back() = 4.0F;
+  far = Bring(3);
+  const LogitRows near = OnHost(3);
+  for (const SamplingOptions& options : all) {
     const auto sampler = Sampler::Create(options, kVocab);
     ASSERT_TRUE(sampler.ok());
     Sampler::Scratch scratch;
-    for (int i = 0; i < 9; ++i) {
+    for (int i = 0; i < 6; ++i) {
       const std::vector<int32_t> drafted(Z(i / 3), 9);
       const TokenHistory history = {.committed = committed, .drafted = drafted};
       EXPECT_EQ(far[i % 3].Choose(*sampler, history, scratch),
                 near[i % 3].Choose(*sampler, history, scratch));
-      EXPECT_EQ(far[i % 3].Choose(*sampler, history, scratch, mask),
-                near[i % 3].Choose(*sampler, history, scratch, mask));
+      for (const std::vector<uint32_t>& mask : {some, few, last, none}) {
+        EXPECT_EQ(far[i % 3].Choose(*sampler, history, scratch, mask),
+                  near[i % 3].Choose(*sampler, history, scratch, mask));
+      }
     }
   }
 }
 
+// A bias after which a logit is infinite.
+TEST_F(GpuLogitsTest, LogitsThatGrowTooLargeAreTheHosts) {
+  Write(1);
+  host_[7] = 3e38F;
+  const LogitRows far = Bring(1), near = OnHost(1);
+  const SamplingOptions options = {.temperature = 0, .logit_bias = {{7, 3e38F}, {9, 3e38F}}, .seed = 5};
+  const auto sampler = Sampler::Create(options, kVocab);
+  ASSERT_TRUE(sampler.ok());
+  Sampler::Scratch scratch;
+  EXPECT_EQ(far[0].Choose(*sampler, {}, scratch), near[0].Choose(*sampler, {}, scratch));
+}
+
 TEST_F(GpuLogitsTest, TheBestAreTheHosts) {
   Write(2);
+  host_[Z(kVocab - 1)] = 9.0F;
+  host_[Z(kVocab - 2)] = 9.0F;
   for (int i = 5; i < kVocab; ++i) host_[Z(kVocab + i)] = -kInfinity;  // of the second row few can occur
   const LogitRows far = Bring(2), near = OnHost(2);
   for (const int row : {0, 1}) {
-    for (const size_t k : {size_t{1}, size_t{8}, size_t{16}}) {
+    for (const size_t k : {size_t{1}, size_t{8}, size_t{16}, size_t{60}}) {
       std::vector<int32_t> expected(k), actual(k);
       std::vector<float> expected_logits(k), actual_logits(k);
       const int n = near[row].Best(expected);

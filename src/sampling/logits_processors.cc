@@ -50,6 +50,33 @@ void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& h
   });
 }
 
+LogitChanges::LogitChanges(const SamplingOptions& options, const TokenHistory& history, int vocab_size) {
+  const size_t begin = HasPenalties(options) ? WindowBegin(options, history) : history.size();
+  const auto is_seen = [&](size_t i) { return history[i] >= 0 && history[i] < vocab_size; };
+  for (const auto& [token, bias] : options.logit_bias) tokens_.push_back(token);
+  for (size_t i = begin; i < history.size(); ++i) {
+    if (is_seen(i)) tokens_.push_back(history[i]);
+  }
+  std::sort(tokens_.begin(), tokens_.end());
+  tokens_.erase(std::unique(tokens_.begin(), tokens_.end()), tokens_.end());
+  const auto place = [&](int32_t token) {
+    return static_cast<int32_t>(std::lower_bound(tokens_.begin(), tokens_.end(), token) - tokens_.begin());
+  };
+  options_.repeat_penalty = options.repeat_penalty;
+  options_.frequency_penalty = options.frequency_penalty;
+  options_.presence_penalty = options.presence_penalty;
+  options_.repeat_last_n = -1;
+  for (const auto& [token, bias] : options.logit_bias) options_.logit_bias.emplace_back(place(token), bias);
+  for (size_t i = begin; i < history.size(); ++i) {
+    if (is_seen(i)) history_.push_back(place(history[i]));
+  }
+}
+
+void LogitChanges::Apply(std::span<float> logits) const {
+  std::vector<int32_t> counts;
+  ApplyBiasAndPenalties(options_, {.committed = history_, .drafted = {}}, logits, counts);
+}
+
 std::vector<double> LogitShifts(const SamplingOptions& options, const TokenHistory& history,
                                 std::span<const int32_t> tokens) {
   std::vector<double> shifts(tokens.size(), 0.0);

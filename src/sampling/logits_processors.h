@@ -23,6 +23,22 @@ bool ChangesLogits(const SamplingOptions& options);
 void ApplyBiasAndPenalties(const SamplingOptions& options, const TokenHistory& history,
                            std::span<float> logits, std::vector<int32_t>& counts);
 
+// The few logits of a row that ApplyBiasAndPenalties may change after a history, and what it makes of them:
+// for a row that is not at hand.
+class LogitChanges {
+ public:
+  LogitChanges(const SamplingOptions& options, const TokenHistory& history, int vocab_size);
+
+  std::span<const int32_t> tokens() const { return tokens_; }  // whose they are, ascending
+  // logits: those of tokens(), in their order.
+  void Apply(std::span<float> logits) const;
+
+ private:
+  std::vector<int32_t> tokens_;
+  SamplingOptions options_;       // their biases and penalties, by places in tokens_
+  std::vector<int32_t> history_;  // the same of what penalties see
+};
+
 // What bias, frequency_penalty and presence_penalty add to the logits of these tokens (distinct); the part of
 // ApplyBiasAndPenalties that does not depend on the logit. repeat_penalty is left out.
 std::vector<double> LogitShifts(const SamplingOptions& options, const TokenHistory& history,

@@ -71,12 +71,9 @@ size_t InfillCandidates(const InfillFilter& infill, CandidateOrder& order, size_
   return looked_at == 0 ? n : infill.Apply(std::span(candidates).first(looked_at), logits);
 }
 
-Survivors Select(const SamplingOptions& options, const std::optional<InfillFilter>& infill,
-                 std::span<const float> logits, std::vector<Candidate>& candidates) {
-  TopCandidates(logits, options.top_k, candidates);
-  const bool sorted = candidates.size() < logits.size();
-  const float largest =
-      sorted ? candidates.front().first : candidates[static_cast<size_t>(ArgMax(logits))].first;
+// By shares of the probability.
+Survivors Likely(const SamplingOptions& options, float largest, bool sorted,
+                 std::vector<Candidate>& candidates) {
   Survivors kept{CandidateOrder(candidates, sorted ? candidates.size() : 0), largest, candidates.size()};
   if (options.top_p < 1.0F) {
     const double total = SumWeights(candidates, largest, 1.0);
@@ -85,15 +82,21 @@ Survivors Select(const SamplingOptions& options, const std::optional<InfillFilte
   if (options.min_p > 0.0F) {
     kept.n_kept = MinPPrefix(kept.order, kept.n_kept, largest, static_cast<double>(options.min_p));
   }
+  return kept;
+}
+
+Survivors Select(const SamplingOptions& options, const std::optional<InfillFilter>& infill,
+                 std::span<const float> logits, std::vector<Candidate>& candidates) {
+  TopCandidates(logits, options.top_k, candidates);
+  const bool sorted = candidates.size() < logits.size();
+  const float largest =
+      sorted ? candidates.front().first : candidates[static_cast<size_t>(ArgMax(logits))].first;
+  Survivors kept = Likely(options, largest, sorted, candidates);
   if (infill) {
     kept.n_kept = InfillCandidates(*infill, kept.order, kept.n_kept, candidates, logits);
     kept.largest = kept.order[0].first;
   }
   return kept;
-}
-
-bool Filters(const SamplingOptions& options) {
-  return options.top_k > 0 || options.top_p < 1.0F || options.min_p > 0.0F || options.infill;
 }
 
 // The candidate with the largest key (kernels/ops.h: GumbelArgs), the lowest token of equal ones.
@@ -153,7 +156,7 @@ int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& histo
   }
 
   const Dice dice = DiceAt(position);
-  if (!Filters(options_)) {
+  if (!has_filters()) {
     const int32_t likeliest = Likeliest(row);
     if (likeliest == kNoToken) return kNoToken;
     return kernels_->gumbel_argmax({.logits = row.data(),
@@ -165,6 +168,15 @@ int32_t Sampler::Sample(std::span<const float> logits, const TokenHistory& histo
   auto [order, largest, n] = Select(options_, infill_, row, scratch.candidates);
   if (largest == kMinusInfinity) return kNoToken;
   return GumbelChoice(std::span(scratch.candidates).first(n), largest, options_.temperature, dice);
+}
+
+int32_t Sampler::SampleAmong(uint64_t position, Scratch& scratch) const {
+  LS_CHECK(options_.top_k > 0 && !infill_ && !is_greedy());
+  std::vector<Candidate>& candidates = scratch.candidates;
+  if (candidates.empty() || candidates.front().first == kMinusInfinity) return kNoToken;
+  const float largest = candidates.front().first;
+  const size_t n = Likely(options_, largest, /*sorted=*/true, candidates).n_kept;
+  return GumbelChoice(std::span(candidates).first(n), largest, options_.temperature, DiceAt(position));
 }
 
 std::span<const TokenProbability> Sampler::Distribution(std::span<const float> logits,

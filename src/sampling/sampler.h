@@ -68,6 +68,11 @@ class Sampler {
   int32_t Sample(std::span<const float> logits, const TokenHistory& history, uint64_t position,
                  Scratch& scratch) const;
 
+  // The same of a row that is not at hand, whose top_k first candidates (candidates.h), after bias and
+  // penalties, are scratch.candidates; those at minus infinity may be missing. REQUIRES: a top_k that leaves
+  // some out, no infill, not is_greedy().
+  int32_t SampleAmong(uint64_t position, Scratch& scratch) const;
+
   // The processed distribution Sample draws from: descending probability, ties by ascending token id, sums to
   // 1; tokens that cannot occur are left out, so it may be empty. Valid until scratch is used again.
   std::span<const TokenProbability> Distribution(std::span<const float> logits, const TokenHistory& history,
@@ -79,6 +84,10 @@ class Sampler {
 
   const SamplingOptions& options() const { return options_; }
   bool is_greedy() const { return options_.temperature <= 0.0F; }
+  // Not all that can occur is drawn from.
+  bool has_filters() const {
+    return options_.top_k > 0 || options_.top_p < 1.0F || options_.min_p > 0.0F || options_.infill;
+  }
 
  private:
   Sampler(SamplingOptions options, int vocab_size, RngStream stream, const kernels::KernelTable& kernels,

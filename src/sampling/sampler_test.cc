@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <string>
@@ -17,6 +18,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/tables.h"
 #include "sampling/candidates.h"
+#include "sampling/logits_processors.h"
 #include "verify/testing/chi_square.h"
 
 namespace longspec {
@@ -406,6 +408,52 @@ TEST(Draw, IsTheSameOverARowAndOverItsCandidates) {
     const std::vector<float> logits = RandomLogits(i, 500);
     EXPECT_EQ(whole.Sample(logits, {}, i, scratch), listed.Sample(logits, {}, i, scratch));
   }
+}
+
+// Of a row that lies elsewhere few logits are needed: those that bias and penalties change, and the first
+// candidates after that.
+TEST(Draw, IsTheSameOfTheFewLogitsThatMatter) {
+  const RngStream rng{.seed = 6, .purpose = RngPurpose::kTest};
+  constexpr int kVocab = 300;
+  int n_chosen = 0;
+  for (uint64_t round = 0; round < 300; ++round) {
+    const auto u = [&](uint32_t i) { return rng.Uniform(round, i); };
+    SamplingOptions options = Plain();
+    options.top_k = 1 + static_cast<int>(u(0) * 60);
+    if (u(1) < 0.6) options.top_p = static_cast<float>(u(2));
+    if (u(3) < 0.6) options.min_p = static_cast<float>(u(4));
+    if (u(5) < 0.5) options.repeat_penalty = static_cast<float>(0.5 + u(6) * 2);
+    if (u(7) < 0.5) options.frequency_penalty = static_cast<float>(u(8) - 0.5);
+    if (u(9) < 0.5) options.presence_penalty = static_cast<float>(u(10) - 0.5);
+    options.repeat_last_n = static_cast<int>(u(11) * 30) - 1;
+    std::vector<int32_t> committed, drafted;
+    for (uint32_t i = 0; i < 30; ++i)
+      (i < 20 ? committed : drafted).push_back(static_cast<int32_t>(u(20 + i) * (kVocab + 20)) - 10);
+    for (uint32_t i = 0; i < static_cast<uint32_t>(u(12) * 4); ++i) {
+      options.logit_bias.emplace_back(static_cast<int32_t>(u(60 + i) * 7),
+                                      u(70 + i) < 0.3 ? -kInfinity : static_cast<float>(u(80 + i) * 9));
+    }
+    const TokenHistory history = {.committed = committed, .drafted = drafted};
+    std::vector<float> logits = RandomLogits(round, kVocab);
+    if (round % 3 == 0) std::fill(logits.begin() + static_cast<int>(u(13) * 9), logits.end(), -kInfinity);
+    const Sampler sampler = Make(options, kVocab);
+    Sampler::Scratch scratch;
+    const int32_t expected = sampler.Sample(logits, history, round, scratch);
+    const std::vector<float> whole =
+        ChangesLogits(options) ? std::vector<float>(scratch.logits) : std::vector<float>(logits);
+
+    const LogitChanges changes(options, history, kVocab);
+    std::vector<float> few;
+    for (const int32_t token : changes.tokens()) few.push_back(logits[static_cast<size_t>(token)]);
+    changes.Apply(few);
+    for (size_t i = 0; i < few.size(); ++i) logits[static_cast<size_t>(changes.tokens()[i])] = few[i];
+    EXPECT_EQ(std::memcmp(whole.data(), logits.data(), kVocab * sizeof(float)), 0) << round;
+    FirstCandidates(logits, static_cast<size_t>(options.top_k), scratch.candidates);
+    std::erase_if(scratch.candidates, [](const Candidate& of) { return of.first == -kInfinity; });
+    EXPECT_EQ(sampler.SampleAmong(round, scratch), expected) << round;
+    n_chosen += expected != kNoToken ? 1 : 0;
+  }
+  EXPECT_GT(n_chosen, 200);
 }
 
 TEST(Draw, IsTheSameWithEveryKernelTable) {

@@ -112,8 +112,9 @@ using RowBodies =
              Quantize<ToQ8, GatedRows<Silu>>, Quantize<ToQ8K, GatedRows<Silu>>,
              Quantize<ToQ8, GatedRows<Gelu>>, Quantize<ToQ8K, GatedRows<Gelu>>, Each<Gated<Silu>>,
              Each<Gated<Gelu>>, Rope, Each<WithBias>, Each<Sum>, Each<GatheredRows>, Each<QueriesByHead>,
-             StoreKv, MoveSlots, MoveBlocks, FetchChunks, MergeStates<64>, MergeStates<128>, MergeStates<256>,
-             MergeStates<512>, CheckRows, Argmax, JoinParts<BestLogit>, Gumbel, JoinParts<BestKey>, TopK>;
+             Each<AllowedLogits>, Scatter, StoreKv, MoveSlots, MoveBlocks, FetchChunks, MergeStates<64>,
+             MergeStates<128>, MergeStates<256>, MergeStates<512>, CheckRows, Argmax, JoinParts<BestLogit>,
+             Gumbel, JoinParts<BestKey>, TopK>;
 
 using AllBodies = internal::Join<ProductBodies, AttentionBodies, RowBodies>::List;
 

@@ -32,6 +32,20 @@ struct Sum {
   bool operator==(const Sum&) const = default;
 };
 
+// A row of logits in which only some tokens may be chosen.
+struct AllowedLogits {
+  using Result = float;
+  const float* x;
+  const uint32_t* mask;  // (n_words): bit t % 32 of word t / 32 says whether token t may; none behind its end
+  int n_words;
+  template <class Cta>
+  LONGSPEC_GPU float At(int i) const {
+    const bool may = i / 32 < n_words && (mask[i / 32] >> i % 32 & 1) != 0;
+    return may ? x[i] : -__builtin_inff();
+  }
+  bool operator==(const AllowedLogits&) const = default;
+};
+
 // Some rows, side by side.
 struct GatheredRows {
   using Result = float;

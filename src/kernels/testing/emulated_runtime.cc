@@ -176,6 +176,7 @@ size_t EmulatedRuntime::host_bytes() const {
 void EmulatedRuntime::Copy(const void* from, void* to, size_t bytes) {
   const Opened opened(*this);
   ++n_copies_;
+  if (!Holds(from) || !Holds(to)) host_copied_bytes_ += static_cast<int64_t>(bytes);
   if (bytes > 0 && IsAlive()) std::memmove(to, from, bytes);
 }
 

@@ -45,6 +45,8 @@ class EmulatedRuntime final : public gpu::Runtime {
   void DieAfter(int64_t launches);
   int64_t n_launches() const { return n_launches_; }
   int64_t n_copies() const { return n_copies_; }
+  // Bytes of those that had one end in memory that bodies do not touch.
+  int64_t host_copied_bytes() const { return host_copied_bytes_; }
   // So many graphs are made, and then no more.
   void LimitGraphs(int64_t most) { most_graphs_ = most; }
   int64_t n_graphs() const { return n_graphs_; }
@@ -79,7 +81,7 @@ class EmulatedRuntime final : public gpu::Runtime {
   std::map<std::byte*, size_t> taken_;  // bytes asked for
   size_t n_taken_ = 0;                  // bytes
   std::map<std::byte*, size_t> on_host_;
-  int64_t n_launches_ = 0, n_copies_ = 0, most_launches_ = INT64_MAX;
+  int64_t n_launches_ = 0, n_copies_ = 0, host_copied_bytes_ = 0, most_launches_ = INT64_MAX;
   int64_t n_graphs_ = 0, n_graph_launches_ = 0, most_graphs_ = INT64_MAX;
   std::optional<Fetch> fetches_[kFetches];  // that nobody has waited for
   int64_t n_fetches_ = 0;
