@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -22,13 +23,17 @@ Status CannotRead(const std::string& name, int error) {
   return {code, "cannot read " + name + ": " + std::strerror(error)};
 }
 
-Result<std::string> ReadAll(int fd, const std::string& name) {
+Result<std::string> ReadAll(int fd, const std::string& name, size_t most) {
   std::string text;
   std::vector<char> block(size_t{1} << 16);
   while (true) {
     const ssize_t n = read(fd, block.data(), block.size());
     if (n > 0) text.append(block.data(), static_cast<size_t>(n));
     if (n == 0) return text;
+    if (text.size() > most) {
+      return InvalidArgument(name + ": more than " + std::to_string(most >> 20) +
+                             " MiB, the most that is read of a text");
+    }
     if (n < 0 && errno == EAGAIN) {
       WaitUntilReady(fd, POLLIN);
     } else if (n < 0 && errno != EINTR) {
@@ -39,11 +44,11 @@ Result<std::string> ReadAll(int fd, const std::string& name) {
 
 }  // namespace
 
-Result<std::string> ReadInput(const std::string& path) {
-  if (path == "-") return ReadAll(STDIN_FILENO, "standard input");
+Result<std::string> ReadInput(const std::string& path, size_t most) {
+  if (path == "-") return ReadAll(STDIN_FILENO, "standard input", most);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return CannotRead(path, errno);
-  auto text = ReadAll(fd, path);
+  auto text = ReadAll(fd, path, most);
   close(fd);
   return text;
 }

@@ -3,6 +3,7 @@
 // The prompt of `run`, from -p, -f and -sys.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -18,8 +19,10 @@ struct PromptFlags {
   std::optional<bool> chat = {};   // --chat, --no-chat; unset: chat if the model has a template
 };
 
-// A whole file, or standard input for "-", as bytes.
-Result<std::string> ReadInput(const std::string& path);
+// A whole file, or standard input for "-", as bytes. kInvalidArgument if it has more than `most`: a device
+// may never end.
+inline constexpr size_t kMostInput = size_t{1} << 30;
+Result<std::string> ReadInput(const std::string& path, size_t most = kMostInput);
 
 // What ReadInput says of a file that is not there or is a folder, before anything else is done.
 Status CheckInput(const std::string& path);

@@ -358,6 +358,17 @@ TEST(ReadInput, WhatIsNotThereIsSaidBefore) {
   EXPECT_TRUE(CheckInput(fifo).ok());
 }
 
+// A device that never ends is an error, not all of the memory.
+TEST(ReadInput, EndsAtTheMostThatIsRead) {
+  const auto endless = ReadInput("/dev/zero", size_t{2} << 20);
+  EXPECT_EQ(endless.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(endless.status().message(), HasSubstr("/dev/zero: more than 2 MiB"));
+  const Folder folder;
+  const std::string path = folder.Write("text", "abc");
+  EXPECT_EQ(*ReadInput(path, 3), "abc");
+  EXPECT_FALSE(ReadInput(path, 2).ok());
+}
+
 TEST(ComposePrompt, InstructionThenDocument) {
   const Folder folder;
   const std::string path = folder.Write("document", "Line one.\nLine two.\n");
