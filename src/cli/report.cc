@@ -42,9 +42,6 @@ std::string Row(const char* label, const std::string& value) {
   return Print("%-12s ", label) + OneLine(value) + "\n";
 }
 
-// Keys and values that lie in host memory beside a card.
-uint64_t KvOnHost(const MemoryPlan& plan) { return plan.kv_on_host ? plan.kv_in_file : 0; }
-
 Json MemoryJson(const MemoryPlan& plan) {
   Json json = {{"ctx_size", plan.ctx_size},
                {"weights", plan.weights},
@@ -60,9 +57,9 @@ Json MemoryJson(const MemoryPlan& plan) {
                {"total", plan.total()},
                {"prompt_cache", plan.prompt_cache},
                {"available", plan.available}};
-  if (const uint64_t kv = KvOnHost(plan); plan.host_draft + kv > 0) {
+  if (const uint64_t total = HostTotal(plan); total > 0) {
     json["host_draft"] = plan.host_draft;
-    json["host_total"] = plan.host_draft + kv;
+    json["host_total"] = total;
     json["host_available"] = plan.host_available;
   }
   return json;
@@ -178,8 +175,7 @@ std::string FormatMemoryPlan(const MemoryPlan& plan) {
   if (plan.prompt_cache > 0)
     text += "; up to " + FormatBytes(plan.prompt_cache) + " more for earlier prompts";
   if (plan.available > 0) text += "; " + FormatBytes(plan.available) + " available";
-  const uint64_t kv = KvOnHost(plan);
-  if (plan.host_draft + kv > 0) {
+  if (const uint64_t kv = HostTotal(plan) - plan.host_draft; plan.host_draft + kv > 0) {
     text += "; in the host's memory: ";
     if (kv > 0) text += "KV cache " + FormatBytes(kv);
     if (plan.host_draft > 0)
