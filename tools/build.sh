@@ -16,7 +16,8 @@ dir=build/$preset
 export CCACHE_BASEDIR="${CCACHE_BASEDIR-$PWD}" CCACHE_NOHASHDIR="${CCACHE_NOHASHDIR-1}"
 export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS-pch_defines,time_macros,include_file_mtime,include_file_ctime}"
 
-# Ninja itself runs CMake again when a CMakeLists.txt changed; presets, and sources that are fetched, are not watched by it.
+# Ninja itself runs CMake again when a CMakeLists.txt changed; presets, and sources that are fetched, are not watched by
+# it.
 watched=CMakePresets.json
 [ ! -d third_party ] || watched="$watched third_party"
 # shellcheck disable=SC2086

@@ -44,8 +44,8 @@ FORBIDDEN = {
 }
 FMA = re.compile(r"\bfma\.rn\.")
 # Bodies that only add, multiply, round, compare and move.
-WITHOUT_FMA = re.compile(r"^(?:Each<(?:Sum|WithBias|GatheredRows|QueriesByHead|AllowedLogits)>|Scatter|StoreKv|MoveSlots|MoveBlocks|FetchChunks|CheckRows"
-                         r"|Argmax|JoinParts<.*>|TopK)$")
+WITHOUT_FMA = re.compile(r"^(?:Each<(?:Sum|WithBias|GatheredRows|QueriesByHead|AllowedLogits)>|Scatter"
+                         r"|StoreKv|MoveSlots|MoveBlocks|FetchChunks|CheckRows|Argmax|JoinParts<.*>|TopK)$")
 # Names of machine instructions by the low nine bits of their code: what is above them says where operands come from.
 INSTRUCTIONS = {0x037: "IMMA", 0x026: "IDP", 0x023: "FFMA", 0x187: "STL", 0x183: "LDL"}
 NEEDED = ((re.compile(r"^(?:ManyRows|FewRows|StreamedRows)<"), "IMMA"),

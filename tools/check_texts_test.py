@@ -45,6 +45,7 @@ class CheckTextsTest(unittest.TestCase):
         self.assert_message("a.md", "[x](there.md#no)\n", "a heading that does not exist")
         self.assert_message("a.md", "# A, b\n[x](#a-b) [y](#b)\n", "link to #b")
         self.assert_message("a.md", "x" * 121 + "\n", "121 characters")
+        self.assert_message("a.py", "# SPDX-License-Identifier: Apache-2.0\n#" + "x" * 120 + "\n", "121 characters")
         self.assert_message("a.sh", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\nif\n", "syntax error")
         self.assert_message("a.py", "# SPDX-License-Identifier: Apache-2.0\ndef\n", "invalid syntax")
 

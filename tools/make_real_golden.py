@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what independent programs compute with a Qwen2.5-Coder model: tests/golden/coder.jsonl, coder-0.5b.jsonl.
 
-  python3 -m pip install --no-deps llama-cpp-cffi      # llama.cpp of April 2025, compiled; wants the libstdc++ of GCC 13
+  python3 -m pip install --no-deps llama-cpp-cffi  # llama.cpp of April 2025, compiled; wants the libstdc++ of GCC 13
   python3 -m pip install cffi gguf tokenizers jinja2 numpy
   tools/make_real_golden.py -m models/Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf -o tests/golden/coder.jsonl [--peer]
 
@@ -31,7 +31,8 @@ N_ROWS = 32  # at the end of a text
 N_TOP = 32
 N_GREEDY = 96
 # As transformers has it for Qwen2.
-SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 CONTROL, USER_DEFINED = 3, 4  # types of tokens that are looked for in the text
 FUNCTION = {"type": "function", "function": {
     "name": "read_file", "description": "Reads a file.",

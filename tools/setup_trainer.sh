@@ -3,7 +3,7 @@
 #
 # Installs LibTorch from PyPI into .venv and builds build/trainer/longspec-train and longspec-write with it.
 #
-#   tools/setup_trainer.sh          for CPUs: torch without the CUDA libraries it would bring (0.5 GB to fetch instead of 3)
+#   tools/setup_trainer.sh          for CPUs: torch without the CUDA libraries it would bring (fetches 0.5 GB, not 3)
 #   tools/setup_trainer.sh --cuda   everything, for a GPU
 #   tools/setup_trainer.sh --fetch  for CPUs, and nothing is built
 #
@@ -48,6 +48,7 @@ fi
 [ "${1:-}" != --fetch ] || exit 0
 
 # shellcheck disable=SC2086
-cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" ${CMAKE_ARGS:-} >/dev/null
+cmake --preset release -B build/trainer -DLONGSPEC_BUILD_TRAINER=ON -DLONGSPEC_TRAINER_PYTHON="$python" \
+  ${CMAKE_ARGS:-} >/dev/null
 cmake --build build/trainer --target longspec_program longspec_train_program longspec_write_program -j "$(nproc)"
 echo "build/trainer/longspec-train and longspec-write are ready; docs/how-to/train-a-draft-model.md says how to use it"

@@ -14,7 +14,8 @@ import sys
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror=unused-result", f"-I{ROOT}/include", f"-I{ROOT}/src"]
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror=unused-result", f"-I{ROOT}/include",
+         f"-I{ROOT}/src"]
 
 
 def compile_file(path, *flags):

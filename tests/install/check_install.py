@@ -22,7 +22,8 @@ def check(build):
         headers = []
         for header in sorted((prefix / "include" / "longspec").glob("*.h")):
             alone = work / f"{header.stem}_alone.cc"
-            alone.write_text(f'#include "longspec/{header.name}"\n#include "longspec/{header.name}"\n', encoding="utf-8")
+            include = f'#include "longspec/{header.name}"\n'
+            alone.write_text(include + include, encoding="utf-8")
             headers.append(alone)
         programs = build_programs(prefix, work / "build", [ROOT / "tests" / "install" / "consumer.cc"], headers)
         run([programs / "consumer", *([MODEL] if MODEL.exists() else [])])

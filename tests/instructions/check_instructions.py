@@ -4,9 +4,9 @@
 
   check_instructions.py BUILD [--record]
 
-Unlike times, counts are the same on every machine and under any load, so a few percent are a regression and no noise. They
-belong to the AVX2 table, since valgrind knows no AVX-512, and to one version of the compiler: with another one the check is
-skipped (exit status 77), as it is without valgrind. Counts may fall; `--record` writes what is counted now.
+Unlike times, counts are the same on every machine and under any load, so a few percent are a regression and no noise.
+They belong to the AVX2 table, since valgrind knows no AVX-512, and to one version of the compiler: with another one the
+check is skipped (exit status 77), as it is without valgrind. Counts may fall; `--record` writes what is counted now.
 """
 
 import json
@@ -32,8 +32,8 @@ def compiler(build):
 def count(program, case):
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no",
                "--toggle-collect=Measured", str(program), case]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False, timeout=300)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False, timeout=300)
     found = re.search(r"Collected : (\d+)", done.stdout)
     if done.returncode != 0 or not found or int(found[1]) == 0:
         raise RuntimeError(f"{case}: {' '.join(command)} ended with {done.returncode}\n{done.stdout}")

@@ -134,8 +134,8 @@ def write_sources(paths, work):
                 file.write_text(f'#line {line + 1} "{page}"\n{text}', encoding="utf-8")
                 programs.append(file)
             else:
-                file.write_text(f'#include "longspec/engine.h"\nvoid Snippet{line}() {{\n#line {line + 1} "{page}"\n{text}}}\n',
-                                encoding="utf-8")
+                begin = f'#include "longspec/engine.h"\nvoid Snippet{line}() {{\n#line {line + 1} "{page}"\n'
+                file.write_text(f"{begin}{text}}}\n", encoding="utf-8")
                 snippets.append(file)
     return programs, snippets
 
